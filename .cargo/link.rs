@@ -1,0 +1,43 @@
+//! Links the `agent-sh` program statically on glibc Linux when the static C library is there.
+//!
+//! A static, position-dependent program starts 0.4 to 0.5 ms sooner than a dynamic one, which is a
+//! third of what a whole `bash -c true` takes. `-C target-feature=+crt-static` would be the usual way,
+//! but without `--target` it also applies to procedural macros, which then cannot be built. So the
+//! libraries that rustc names as dynamic are answered by linker scripts that name the static ones,
+//! for the program alone. Where `libc.a` is missing, or on other targets, the program is dynamic and
+//! works the same, a little slower.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::{env, fs};
+
+fn main() {
+    println!("cargo::rerun-if-changed=.cargo/link.rs");
+    println!("cargo::rerun-if-env-changed=AGENT_SH_DYNAMIC");
+    let var = |name: &str| env::var(name).unwrap_or_default();
+    let native = var("HOST") == var("TARGET");
+    let glibc = var("CARGO_CFG_TARGET_OS") == "linux" && var("CARGO_CFG_TARGET_ENV") == "gnu";
+    if !native || !glibc || env::var_os("AGENT_SH_DYNAMIC").is_some() || !static_libraries_exist() {
+        return;
+    }
+    let out = PathBuf::from(var("OUT_DIR"));
+    for (library, archive) in [("gcc_s", "-lgcc_eh"), ("c", "libc.a"), ("m", "libm.a")] {
+        let script = out.join(format!("lib{library}.so"));
+        if fs::write(script, format!("INPUT({archive})\n")).is_err() {
+            return;
+        }
+    }
+    println!("cargo::rustc-link-arg-bins=-L{}", out.display());
+    println!("cargo::rustc-link-arg-bins=-no-pie");
+    println!("cargo::rustc-link-arg-bins=-static");
+}
+
+/// The C compiler answers with a bare name for a library that it cannot find.
+fn static_libraries_exist() -> bool {
+    ["libc.a", "libm.a", "libgcc_eh.a"].iter().all(|name| {
+        let answer = Command::new("cc")
+            .arg(format!("-print-file-name={name}"))
+            .output();
+        answer.is_ok_and(|a| a.status.success() && a.stdout.contains(&b'/'))
+    })
+}
