@@ -7,6 +7,11 @@
 //! for the program alone. Where `libc.a` is missing, or on other targets, the program is dynamic and
 //! works the same, a little slower.
 
+#![expect(
+    clippy::print_stdout,
+    reason = "cargo reads its instructions from there"
+)]
+
 use std::path::PathBuf;
 use std::process::Command;
 use std::{env, fs};

@@ -6,6 +6,6 @@ use std::ffi::{c_char, c_int};
 /// Called once, by the C library. Arguments and environment are read through `std::env`, which on
 /// glibc gets them before `main`.
 #[unsafe(no_mangle)]
-pub extern "C" fn main(_argc: c_int, _argv: *const *const c_char) -> c_int {
+extern "C" fn main(_argc: c_int, _argv: *const *const c_char) -> c_int {
     c_int::from(agent_sh::run(std::env::args_os().collect()))
 }
