@@ -1,0 +1,381 @@
+//! Decides which background spots of a command become jobs, which the command attends to itself,
+//! and how each one was asked for.
+//!
+//! Pure. It reads the text with `syntax`, looks through literal strings that a shell will read
+//! (`eval '…'`, `bash -c '…'`), and leaves the writing to `rewrite`.
+
+mod attend;
+mod builtins;
+mod prefix;
+
+#[cfg(test)]
+mod tests;
+
+use serde_json::{Value, json};
+
+use crate::job::How;
+use crate::syntax::literal::{Place, decode, plain};
+use crate::syntax::{self, Background, Dialect, ScopeKind, Script, Simple, Span};
+use attend::Facts;
+use builtins::{is_builtin, takes_arguments_only};
+use prefix::Prefix;
+
+/// How many strings inside strings are looked through.
+const MAX_LEVELS: usize = 6;
+/// The function that a rewritten text calls.
+pub(crate) const FUNCTION: &[u8] = b"agent_sh";
+
+/// What is to be done with a command.
+#[derive(Debug)]
+pub struct Plan {
+    /// Whether the whole text was understood. If not, it runs untouched.
+    pub ok: bool,
+    pub why: Option<String>,
+    /// The byte offset of every background operator in the text itself, not in strings.
+    pub amps: Vec<usize>,
+    /// Every list that goes to the background, in order, those in looked-through strings included.
+    pub spots: Vec<Spot>,
+    /// The text (0) and the strings that were looked through; a parent comes before its children.
+    pub(crate) levels: Vec<Level>,
+    /// The text uses the name of our function itself.
+    pub(crate) taken: bool,
+}
+
+/// One list in the background.
+#[derive(Clone, Debug)]
+pub struct Spot {
+    /// The list's bytes in the text, without the operator.
+    pub start: usize,
+    pub end: usize,
+    pub how: How,
+    /// The command waits for it, or reads what it prints: it stays as it is.
+    pub attended: bool,
+    /// It is a job, but an insertion would break it; the reaper net will find it.
+    pub(crate) untouchable: bool,
+    pub(crate) level: usize,
+    /// The bytes in the text of its level that a brace group goes around.
+    pub(crate) local: Span,
+    pub(crate) form: Form,
+}
+
+/// How a spot is turned into a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// A word before the command word. `literal` says that the word is plain text, so that an alias
+    /// may stand behind it.
+    Insert { at: usize, literal: bool },
+    /// A brace group around the list.
+    Wrap,
+}
+
+/// A text that some shell reads.
+#[derive(Debug)]
+pub(crate) struct Level {
+    /// Empty for level 0, which the caller has.
+    pub(crate) text: Vec<u8>,
+    pub(crate) places: Vec<Place>,
+    pub(crate) parent: usize,
+    pub(crate) dialect: Dialect,
+    /// The level whose shell runs it: itself, or for `eval` the one around.
+    pub(crate) shell: usize,
+}
+
+impl Plan {
+    /// Whether anything outlives the command by intent.
+    #[must_use]
+    pub fn has_jobs(&self) -> bool {
+        self.spots.iter().any(|spot| !spot.attended)
+    }
+
+    /// The shape that `parse --json` prints.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        let jobs: Vec<Value> = self
+            .spots
+            .iter()
+            .map(|spot| {
+                json!({
+                    "start": spot.start,
+                    "end": spot.end,
+                    "how": spot.how.word(),
+                    "attended": spot.attended,
+                })
+            })
+            .collect();
+        json!({ "ok": self.ok, "amps": self.amps, "jobs": jobs, "why": self.why })
+    }
+}
+
+/// Reads a command and plans its background spots.
+#[must_use]
+pub fn plan(text: &[u8], dialect: Dialect) -> Plan {
+    let mut planner = Planner::default();
+    planner.levels.push(Level {
+        text: Vec::new(),
+        places: Vec::new(),
+        parent: 0,
+        dialect,
+        shell: 0,
+    });
+    let shell = planner.facts.scope(None, ScopeKind::Shell);
+    let script = syntax::scan(text, dialect);
+    let mut plan = Plan {
+        ok: script.ok,
+        why: script.why.map(str::to_owned),
+        amps: script.amps.clone(),
+        spots: Vec::new(),
+        levels: Vec::new(),
+        taken: false,
+    };
+    if script.ok {
+        planner.read(0, text, &script, shell);
+        plan.spots = planner.facts.settle(planner.spots);
+        plan.levels = planner.levels;
+        plan.taken = planner.taken;
+    }
+    plan
+}
+
+/// A spot before it is known who waits for it.
+#[derive(Debug)]
+pub(crate) struct Candidate {
+    spot: Spot,
+    op: usize,
+    scope: usize,
+    inner: usize,
+    disowned: bool,
+}
+
+#[derive(Default)]
+struct Planner {
+    levels: Vec<Level>,
+    spots: Vec<Candidate>,
+    facts: Facts,
+    taken: bool,
+}
+
+impl Planner {
+    /// Takes over what was found in one text. `scope` is the shell that runs it.
+    fn read(&mut self, level: usize, text: &[u8], script: &Script, scope: usize) {
+        let mut scopes = vec![scope];
+        for _ in script.scopes.iter().skip(1) {
+            scopes.push(self.facts.scope(None, ScopeKind::Shell));
+        }
+        for (local, found) in script.scopes.iter().enumerate().skip(1) {
+            let parent = found.parent.map(|parent| scopes[parent]);
+            self.facts.set_scope(scopes[local], parent, found.kind);
+        }
+        for function in &script.functions {
+            let name = function.name.map(|span| &text[span.start..span.end]);
+            self.taken |= name == Some(FUNCTION);
+            self.facts
+                .function(name, scopes[function.scope], scopes[function.body]);
+        }
+        for list in &script.lists {
+            self.spots.push(Candidate {
+                spot: Spot {
+                    start: self.outer(level, list.span.start),
+                    end: self.outer(level, list.span.end),
+                    how: How::Ampersand,
+                    attended: false,
+                    untouchable: false,
+                    level,
+                    local: Span {
+                        start: list.body,
+                        end: list.span.end,
+                    },
+                    form: self.form(level, text, script, list),
+                },
+                op: self.outer(level, list.op),
+                scope: scopes[list.scope],
+                inner: scopes[list.inner],
+                disowned: list.disowned,
+            });
+        }
+        for simple in &script.simples {
+            self.simple(level, text, simple, scopes[simple.scope]);
+        }
+    }
+
+    /// The offset in the command itself of an offset in some level.
+    fn outer(&self, mut level: usize, mut at: usize) -> usize {
+        while level != 0 {
+            at = self.levels[level].places[at].at;
+            level = self.levels[level].parent;
+        }
+        at
+    }
+
+    fn form(&self, level: usize, text: &[u8], script: &Script, list: &Background) -> Form {
+        let dialect = self.levels[level].dialect;
+        let Some(simple) = list.simple.map(|index| &script.simples[index]) else {
+            return Form::Wrap;
+        };
+        let Some(word) = simple.words.first().filter(|_| !simple.has_array) else {
+            return Form::Wrap;
+        };
+        let at = word.start;
+        if let Some(name) = plain(text, *word) {
+            if is_builtin(name, dialect) || name.starts_with(b"%") {
+                return Form::Wrap;
+            }
+            let literal = !name.starts_with(b"-") && !takes_arguments_only(name);
+            return Form::Insert { at, literal };
+        }
+        match decode(text, *word, dialect) {
+            Some(word) if is_builtin(&word.bytes, dialect) => Form::Wrap,
+            _ => Form::Insert { at, literal: false },
+        }
+    }
+
+    /// Takes note of what a simple command does to the jobs around it.
+    fn simple(&mut self, level: usize, text: &[u8], simple: &Simple, scope: usize) {
+        let Some(first) = simple.words.first() else {
+            return;
+        };
+        let dialect = self.levels[level].dialect;
+        let Some(first) = decode(text, *first, dialect) else {
+            return;
+        };
+        let at = self.outer(level, simple.span.start);
+        self.taken |= first.bytes == FUNCTION;
+        let words = Words {
+            text,
+            spans: &simple.words,
+            dialect,
+        };
+        let prefix = Prefix::read(&words);
+        if let Some(how) = prefix.how {
+            self.facts.asked(scope, how);
+        }
+        let Some(name) = words.literal(prefix.rest) else {
+            return;
+        };
+        match name.as_slice() {
+            b"wait" | b"fg" => self.facts.wait(scope, at),
+            b"disown" => self.facts.disown(scope, at, &words.rest(prefix.rest + 1)),
+            b"export" | b"declare" | b"typeset" | b"functions" | b"set" => {
+                let options = words.rest(prefix.rest + 1);
+                let letter = if name == b"set" { b'a' } else { b'f' };
+                // The text of a function may then run in a shell that has no `agent_sh`.
+                self.facts.leaks_functions |= name == b"functions"
+                    || options.iter().flatten().any(|option| {
+                        (option.starts_with(b"-") && option.contains(&letter))
+                            || option == b"allexport"
+                    });
+            }
+            b"eval" if prefix.same_user => {
+                self.look_through_eval(level, &words, prefix.rest, scope);
+            }
+            _ => {
+                self.facts.call(scope, &name, at);
+                if prefix.same_user {
+                    self.look_through_shell(level, &words, prefix.rest, scope);
+                }
+            }
+        }
+    }
+
+    fn look_through_eval(&mut self, level: usize, words: &Words<'_>, eval: usize, scope: usize) {
+        let mut whole = None;
+        let mut index = eval + 1;
+        if words.literal(index).as_deref() == Some(b"--") {
+            index += 1;
+        }
+        for span in words.spans.get(index..).unwrap_or_default() {
+            let Some(word) = decode(words.text, *span, words.dialect) else {
+                return;
+            };
+            match &mut whole {
+                None => whole = Some(word),
+                Some(text) => text.join(word),
+            }
+        }
+        if let Some(text) = whole {
+            let shell = self.levels[level].shell;
+            self.look_through(
+                level,
+                text.bytes,
+                text.places,
+                words.dialect,
+                Some(shell),
+                scope,
+            );
+        }
+    }
+
+    fn look_through_shell(&mut self, level: usize, words: &Words<'_>, name: usize, scope: usize) {
+        let Some((dialect, index)) = prefix::shell_string(words, name) else {
+            return;
+        };
+        let Some(text) = words
+            .spans
+            .get(index)
+            .and_then(|span| decode(words.text, *span, words.dialect))
+        else {
+            return;
+        };
+        let shell = self.facts.scope(Some(scope), ScopeKind::Shell);
+        self.look_through(level, text.bytes, text.places, dialect, None, shell);
+    }
+
+    fn look_through(
+        &mut self,
+        parent: usize,
+        text: Vec<u8>,
+        places: Vec<Place>,
+        dialect: Dialect,
+        shell: Option<usize>,
+        scope: usize,
+    ) {
+        let mut depth = 1;
+        let mut above = parent;
+        while above != 0 {
+            above = self.levels[above].parent;
+            depth += 1;
+        }
+        if depth > MAX_LEVELS {
+            return;
+        }
+        let script = syntax::scan(&text, dialect);
+        if !script.ok || (shell.is_none() && script.ambiguous) {
+            return;
+        }
+        let level = self.levels.len();
+        self.levels.push(Level {
+            text: Vec::new(),
+            places,
+            parent,
+            dialect,
+            shell: shell.unwrap_or(level),
+        });
+        self.read(level, &text, &script, scope);
+        self.levels[level].text = text;
+    }
+}
+
+/// The words of a simple command.
+struct Words<'a> {
+    text: &'a [u8],
+    spans: &'a [Span],
+    dialect: Dialect,
+}
+
+impl Words<'_> {
+    fn literal(&self, index: usize) -> Option<Vec<u8>> {
+        let span = self.spans.get(index)?;
+        decode(self.text, *span, self.dialect).map(|word| word.bytes)
+    }
+
+    fn raw(&self, index: usize) -> Option<&[u8]> {
+        let span = self.spans.get(index)?;
+        Some(&self.text[span.start..span.end])
+    }
+
+    /// The values of the words from `from`; `None` for those with expansions.
+    fn rest(&self, from: usize) -> Vec<Option<Vec<u8>>> {
+        (from..self.spans.len())
+            .map(|index| self.literal(index))
+            .collect()
+    }
+}

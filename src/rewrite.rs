@@ -1,0 +1,183 @@
+//! Writes the text that starts jobs: one function in front, and a word or a brace group at each spot.
+//!
+//! Every byte outside the insertions stays, and no insertion has a line end, so `$LINENO` and the
+//! shell's own messages keep their numbers. An insertion inside a looked-through string is quoted as
+//! that string is, once for each string around it.
+
+mod prelude;
+
+use crate::job::How;
+use crate::plan::{Form, Plan, Spot};
+use crate::syntax::literal::{encode, single_quote};
+use crate::syntax::{Dialect, scan};
+
+/// The longest argument that Linux passes to a program (MAX_ARG_STRLEN without the final NUL).
+const LONGEST: usize = 131_071;
+/// How much of a list's own text names it.
+const LABEL: usize = 300;
+
+/// An insertion before the byte at that offset.
+type Insertion = (usize, Vec<u8>);
+
+/// The text with its jobs, or `None` if there is nothing to do or no safe way to do it.
+#[must_use]
+pub fn rewrite(text: &[u8], plan: &Plan, dialect: Dialect, launcher: &[u8]) -> Option<Vec<u8>> {
+    if !plan.ok || plan.taken || launcher.contains(&0) || launcher.contains(&b'\n') {
+        return None;
+    }
+    let spots: Vec<&Spot> = plan
+        .spots
+        .iter()
+        .filter(|spot| !spot.attended && !spot.untouchable)
+        .collect();
+    if spots.is_empty() {
+        return None;
+    }
+    let mut insertions: Vec<Vec<Insertion>> = vec![Vec::new(); plan.levels.len()];
+    for spot in &spots {
+        let shell = plan.levels[spot.level].shell;
+        if insertions[shell]
+            .first()
+            .is_none_or(|(at, text)| *at != 0 || !is_prelude(text))
+        {
+            let reader = if shell == 0 {
+                dialect
+            } else {
+                plan.levels[shell].dialect
+            };
+            insertions[shell].insert(0, (0, prelude::prelude(reader, launcher)));
+        }
+    }
+    for spot in &spots {
+        let source = match spot.level {
+            0 => text,
+            level => &plan.levels[level].text,
+        };
+        let reader = if spot.level == 0 {
+            dialect
+        } else {
+            plan.levels[spot.level].dialect
+        };
+        insert(spot, source, reader, &mut insertions[spot.level]);
+    }
+    for level in (1..plan.levels.len()).rev() {
+        let mut own = std::mem::take(&mut insertions[level]);
+        own.sort_by_key(|(at, _)| *at);
+        let found = &plan.levels[level];
+        for (at, inserted) in own {
+            let place = found.places[at];
+            insertions[found.parent].push((place.at, encode(&inserted, place.quote)));
+        }
+    }
+    let own = std::mem::take(&mut insertions[0]);
+    let out = apply(text, own);
+    (out.len() <= LONGEST).then_some(out)
+}
+
+fn is_prelude(text: &[u8]) -> bool {
+    text.starts_with(prelude::START)
+}
+
+fn insert(spot: &Spot, source: &[u8], dialect: Dialect, into: &mut Vec<Insertion>) {
+    let disowned = spot.how == How::Disown;
+    match spot.form {
+        Form::Insert { at, literal } => {
+            let word: &[u8] = match (disowned, literal) {
+                (false, true) => b"agent_sh ",
+                (false, false) => b"agent_sh -- ",
+                (true, true) => b"agent_sh -d ",
+                (true, false) => b"agent_sh -d -- ",
+            };
+            into.push((at, word.to_vec()));
+        }
+        Form::Wrap => {
+            let list = &source[spot.local.start..spot.local.end];
+            let mut call = b"agent_sh ".to_vec();
+            call.extend_from_slice(if disowned { b"-dc " } else { b"-c " });
+            call.extend(single_quote(&label(list)));
+            if is_one_group(list, dialect) {
+                // Around `( … )` bash would fork once more, and `$!` would not be the work. Inside,
+                // also a redirection of the whole group is in place when the job registers.
+                let call = if is_chain(list) {
+                    [b" { ", call.as_slice(), b" || :; } && "].concat()
+                } else {
+                    [b" ", call.as_slice(), b"; "].concat()
+                };
+                into.push((spot.local.start + 1, call));
+            } else {
+                into.push((spot.local.start, [b"{ ", call.as_slice(), b"; "].concat()));
+                into.push((spot.local.end, b"; }".to_vec()));
+            }
+        }
+    }
+}
+
+/// Whether a group holds nothing but commands joined by `&&` and `||`. bash runs the last of them in
+/// place, also behind one more `&&`, but not behind a `;`: and then `$!` would not be the work.
+fn is_chain(group: &[u8]) -> bool {
+    let joins = |pair: &[u8]| pair == b"&&" || pair == b"||";
+    group.starts_with(b"(")
+        && group.windows(2).any(joins)
+        && !group.iter().any(|byte| matches!(byte, b';' | b'\n'))
+        && !group.windows(2).any(|pair| pair == b"$?")
+}
+
+/// Whether a list is a single `( … )` or `{ …; }`, with nothing after it but redirections.
+fn is_one_group(list: &[u8], dialect: Dialect) -> bool {
+    let close = match list {
+        [b'(', second, ..] if *second != b'(' => b')',
+        [b'{', b' ' | b'\n' | b'\t', ..] => b'}',
+        _ => return false,
+    };
+    // A here-document's body is elsewhere; such a list is left to the other form.
+    if list.windows(2).any(|pair| pair == b"<<") {
+        return false;
+    }
+    let Some(end) = list.iter().rposition(|&byte| byte == close) else {
+        return false;
+    };
+    let (inside, after) = (&list[1..end], &list[end + 1..]);
+    let group = scan(inside, dialect);
+    let tail = scan(&[b"x ", after].concat(), dialect);
+    let only_redirections = tail.ok
+        && tail.lists.is_empty()
+        && matches!(tail.simples.as_slice(), [one] if one.words.len() == 1);
+    group.ok && !group.simples.is_empty() && only_redirections
+}
+
+/// The list's own text on one line, cut to size between characters.
+fn label(source: &[u8]) -> Vec<u8> {
+    let mut out: Vec<u8> = source
+        .iter()
+        .take(LABEL)
+        .map(|byte| if byte.is_ascii_control() { b' ' } else { *byte })
+        .collect();
+    if source.len() > LABEL {
+        out.truncate(LABEL - 3);
+        while out.last().is_some_and(|byte| (0x80..0xc0).contains(byte)) {
+            out.pop();
+        }
+        if out.last().is_some_and(|byte| *byte >= 0xc0) {
+            out.pop();
+        }
+        out.extend_from_slice("…".as_bytes());
+    }
+    out
+}
+
+fn apply(text: &[u8], mut insertions: Vec<Insertion>) -> Vec<u8> {
+    insertions.sort_by_key(|(at, _)| *at);
+    let more: usize = insertions.iter().map(|(_, inserted)| inserted.len()).sum();
+    let mut out = Vec::with_capacity(text.len() + more);
+    let mut from = 0;
+    for (at, inserted) in insertions {
+        out.extend_from_slice(&text[from..at]);
+        out.extend(inserted);
+        from = at;
+    }
+    out.extend_from_slice(&text[from..]);
+    out
+}
+
+#[cfg(test)]
+mod tests;

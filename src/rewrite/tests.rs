@@ -1,0 +1,152 @@
+//! What is inserted where.
+
+use super::rewrite;
+use crate::plan::plan;
+use crate::syntax::Dialect::{self, Bash, Posix, Zsh};
+
+/// The rewritten text with every prelude shown as `P;`.
+fn rewritten(text: &str, dialect: Dialect) -> Option<String> {
+    let plan = plan(text.as_bytes(), dialect);
+    let out = rewrite(text.as_bytes(), &plan, dialect, b"/l")?;
+    let out = String::from_utf8(out).expect("text");
+    assert_eq!(out.lines().count(), text.lines().count(), "{out}");
+    let mut shown = out;
+    for reader in [Bash, Posix, Zsh] {
+        let prelude = super::prelude::prelude(reader, b"/l");
+        for quote in [
+            crate::syntax::literal::Quote::Single,
+            crate::syntax::literal::Quote::Double,
+        ] {
+            let encoded = crate::syntax::literal::encode(&prelude, quote);
+            shown = shown.replace(std::str::from_utf8(&encoded).expect("text"), "P;");
+        }
+        shown = shown.replace(std::str::from_utf8(&prelude).expect("text"), "P;");
+    }
+    Some(shown)
+}
+
+#[test]
+fn insertions() {
+    let table: &[(Dialect, &str, &str)] = &[
+        (Bash, "a &", "P;agent_sh a &"),
+        (
+            Bash,
+            "A=1 a x >f <<E & b\nq\nE\n",
+            "P;A=1 agent_sh a x >f <<E & b\nq\nE\n",
+        ),
+        (Bash, ">f a&b", "P;>f agent_sh a&b"),
+        (Bash, "$A x &", "P;agent_sh -- $A x &"),
+        (Bash, "'a' &", "P;agent_sh -- 'a' &"),
+        (Bash, "\\a &", "P;agent_sh -- \\a &"),
+        (Bash, "echo $? &", "P;agent_sh -- echo $? &"),
+        (Bash, "a & disown", "P;agent_sh -d a & disown"),
+        (Bash, "$a & disown", "P;agent_sh -d -- $a & disown"),
+        (Zsh, "a | b &!", "P;{ agent_sh -dc 'a | b'; a | b; } &!"),
+        (Bash, "a | b &", "P;{ agent_sh -c 'a | b'; a | b; } &"),
+        (Bash, "(a)&", "P;( agent_sh -c '(a)'; a)&"),
+        (
+            Bash,
+            "(a; b) >f 2>&1 &",
+            "P;( agent_sh -c '(a; b) >f 2>&1'; a; b) >f 2>&1 &",
+        ),
+        (
+            Bash,
+            "(a && b)&",
+            "P;( { agent_sh -c '(a && b)' || :; } && a && b)&",
+        ),
+        (
+            Bash,
+            "(a) && (b) &",
+            "P;{ agent_sh -c '(a) && (b)'; (a) && (b); } &",
+        ),
+        (
+            Bash,
+            "{ a; } >f &",
+            "P;{ agent_sh -c '{ a; } >f';  a; } >f &",
+        ),
+        (
+            Bash,
+            "a && 'b' &",
+            "P;{ agent_sh -c 'a && '\\''b'\\'''; a && 'b'; } &",
+        ),
+        (Bash, "! a &", "P;! { agent_sh -c 'a'; a; } &"),
+        (Bash, "time a &", "P;{ agent_sh -c 'time a'; time a; } &"),
+        (Bash, "x=1 &", "P;{ agent_sh -c 'x=1'; x=1; } &"),
+        (Bash, ". f &", "P;{ agent_sh -c '. f'; . f; } &"),
+        (
+            Bash,
+            "{ a &\nb; } &",
+            "P;{ agent_sh -c '{ a & b; }';  agent_sh a &\nb; } &",
+        ),
+        (Bash, "# c\na &", "P;# c\nagent_sh a &"),
+        (
+            Bash,
+            "cat <<E | b &\nx\nE\n",
+            "P;{ agent_sh -c 'cat <<E | b'; cat <<E | b; } &\nx\nE\n",
+        ),
+        (Bash, "a & b & wait; c &", "P;a & b & wait; agent_sh c &"),
+        (Bash, "eval 'a &'", "P;eval 'agent_sh a &'"),
+        (
+            Bash,
+            "eval 'a | b &'",
+            "P;eval '{ agent_sh -c '\\''a | b'\\''; a | b; } &'",
+        ),
+        (
+            Bash,
+            "eval \"a | b &\"",
+            "P;eval \"{ agent_sh -c 'a | b'; a | b; } &\"",
+        ),
+        (Bash, "eval a\\ \\&", "P;eval 'agent_sh 'a\\ \\&"),
+        (Bash, "bash -c 'a &'", "bash -c 'P;agent_sh a &'"),
+        (
+            Bash,
+            "sh -c \"a &\" &",
+            "P;agent_sh sh -c \"P;agent_sh a &\" &",
+        ),
+        (Posix, "a &>f", "P;agent_sh a &>f"),
+    ];
+    for (dialect, text, wanted) in table {
+        assert_eq!(
+            rewritten(text, *dialect).as_deref(),
+            Some(*wanted),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn what_is_left_alone() {
+    for text in [
+        "a",
+        "a & wait",
+        "x=$(a &)",
+        "a & (",
+        "agent_sh() { :; }; a &",
+        "agent_sh a &",
+        "f() { a & }; export -f f; f",
+        "ssh h 'a &'",
+    ] {
+        assert_eq!(rewritten(text, Bash), None, "{text}");
+    }
+    let long = format!("a & : {}", "x".repeat(131_000));
+    assert_eq!(rewritten(&long, Bash), None);
+}
+
+#[test]
+fn a_rewritten_text_is_not_rewritten_again() {
+    for dialect in [Bash, Posix, Zsh] {
+        let text = b"a & b | c & bash -c 'd &'";
+        let first = rewrite(text, &plan(text, dialect), dialect, b"/l").expect("jobs");
+        let again = plan(&first, dialect);
+        assert!(again.ok, "{:?}", again.why);
+        assert_eq!(rewrite(&first, &again, dialect, b"/l"), None);
+    }
+}
+
+#[test]
+fn labels_are_short_lines() {
+    let text = format!("echo {} |\n cat &", "é".repeat(300));
+    let out = rewrite(text.as_bytes(), &plan(text.as_bytes(), Bash), Bash, b"/l").expect("a job");
+    let out = String::from_utf8(out).expect("cut between characters");
+    assert!(out.contains("é…'; echo"), "{out}");
+}

@@ -1,0 +1,427 @@
+//! Lists, and-or lists, pipelines and simple commands.
+
+use super::{Background, Dialect, Function, Parse, Scanner, ScopeKind, Simple, Span, Stop};
+
+/// Whether `byte` ends a word.
+pub(super) fn is_meta(byte: u8) -> bool {
+    matches!(
+        byte,
+        b' ' | b'\t' | b'\n' | b';' | b'&' | b'|' | b'(' | b')' | b'<' | b'>'
+    )
+}
+
+pub(super) fn is_name(text: &[u8]) -> bool {
+    text.first()
+        .is_some_and(|byte| byte.is_ascii_alphabetic() || *byte == b'_')
+        && text
+            .iter()
+            .all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
+}
+
+/// Words that end a list where a command could begin.
+const CLOSERS: [&[u8]; 8] = [
+    b"then", b"do", b"done", b"fi", b"elif", b"else", b"esac", b"}",
+];
+
+/// Builtins whose arguments may be assignments.
+const DECLARERS: [&[u8]; 6] = [
+    b"declare",
+    b"typeset",
+    b"local",
+    b"readonly",
+    b"export",
+    b"integer",
+];
+
+impl Scanner<'_> {
+    /// Passes blanks and a comment, but no line end.
+    pub(super) fn blanks(&mut self) {
+        while let Some(byte) = self.cur() {
+            match byte {
+                b' ' | b'\t' => self.pos += 1,
+                b'#' => {
+                    let rest = &self.text[self.pos..self.end];
+                    self.pos += rest.iter().position(|b| *b == b'\n').unwrap_or(rest.len());
+                }
+                _ => break,
+            }
+        }
+    }
+
+    /// Passes blanks, comments and line ends, with the here-documents that begin after those.
+    pub(super) fn newlines(&mut self) -> Parse<()> {
+        loop {
+            self.blanks();
+            if self.cur() != Some(b'\n') {
+                return Ok(());
+            }
+            self.pos += 1;
+            self.read_heredocs()?;
+        }
+    }
+
+    /// The word at the cursor if it could be a reserved one, else something that is none.
+    pub(super) fn peek_word(&mut self) -> &[u8] {
+        self.cur();
+        let mut at = self.pos;
+        let mut length = 0;
+        let next = loop {
+            match self.raw(at) {
+                Some(byte) if !is_meta(byte) => {
+                    if length == self.peeked.len() {
+                        return b"";
+                    }
+                    self.peeked[length] = byte;
+                    length += 1;
+                    at = self.skip_continuations(at + 1);
+                }
+                next => break next,
+            }
+        };
+        // `}<(a)` is one word.
+        let goes_on = matches!(next, Some(b'<' | b'>'))
+            && self.dialect != Dialect::Posix
+            && self.raw(at + 1) == Some(b'(');
+        if goes_on { b"" } else { &self.peeked[..length] }
+    }
+
+    /// Passes a peeked word of that many letters, with line continuations between them.
+    pub(super) fn pass_word(&mut self, letters: usize) {
+        for letter in 0..letters {
+            if letter > 0 {
+                self.pos = self.skip_continuations(self.pos);
+            }
+            self.step(1);
+        }
+    }
+
+    fn at_closer(&mut self) -> bool {
+        if self.in_braces && self.cur() == Some(b'}') {
+            return true;
+        }
+        let zsh = self.dialect == Dialect::Zsh;
+        let word = self.peek_word();
+        CLOSERS.contains(&word) || (zsh && word == b"end")
+    }
+
+    /// Reads lists until something that can only end them; the caller looks at what that is.
+    /// `in_case` says that `;&` and the like may follow.
+    pub(super) fn list(&mut self, in_case: bool) -> Parse<()> {
+        self.enter()?;
+        loop {
+            self.newlines()?;
+            match self.cur() {
+                None | Some(b')') => break,
+                Some(b';') if in_case || self.next() == Some(b';') => break,
+                Some(b';') if self.dialect == Dialect::Zsh && self.next() != Some(b'&') => {
+                    self.step(1);
+                    continue;
+                }
+                _ => {}
+            }
+            if self.at_closer() {
+                break;
+            }
+            if !self.list_item(in_case)? {
+                break;
+            }
+        }
+        self.leave();
+        Ok(())
+    }
+
+    /// One and-or list with its separator; false when the list cannot go on after it.
+    fn list_item(&mut self, in_case: bool) -> Parse<bool> {
+        let mark = self.mark();
+        let start = self.pos;
+        let (simple, body) = self.and_or()?;
+        let end = self.last_end;
+        self.blanks();
+        match self.cur() {
+            None | Some(b')') => Ok(false),
+            Some(b'\n') => Ok(true),
+            Some(b';') => match self.next() {
+                Some(b';') => Ok(false),
+                Some(b'&') if !in_case => {
+                    let op = self.skip_continuations(self.pos + 1);
+                    self.out.amps.push(op);
+                    Err(Stop::Fail("nothing before '&'"))
+                }
+                Some(b'&') => Ok(false),
+                Some(b'|') if in_case => Ok(false),
+                _ => {
+                    self.step(1);
+                    Ok(true)
+                }
+            },
+            Some(b'&') => {
+                let op = self.pos;
+                self.out.amps.push(op);
+                if self.dialect == Dialect::Posix && self.next() == Some(b'>') {
+                    self.out.ambiguous = true;
+                }
+                self.step(1);
+                let disowned =
+                    self.dialect == Dialect::Zsh && matches!(self.raw(self.pos), Some(b'!' | b'|'));
+                if disowned {
+                    self.step(1);
+                }
+                if self.dialect == Dialect::Zsh
+                    && simple.is_some_and(|index| self.out.simples[index].words.is_empty())
+                {
+                    return Err(Stop::Fail("nothing to run in the background"));
+                }
+                let inner = self.enclose(mark, ScopeKind::Background);
+                self.out.lists.push(Background {
+                    span: Span { start, end },
+                    op,
+                    body: body.unwrap_or(start),
+                    disowned,
+                    scope: self.scope,
+                    inner,
+                    simple,
+                });
+                self.blanks();
+                let redirects = self.dialect != Dialect::Posix && self.next() == Some(b'>');
+                if self.cur() == Some(b'&') && !redirects {
+                    return Err(Stop::Fail("nothing before '&'"));
+                }
+                Ok(true)
+            }
+            // Reserved words are recognised again after a compound command: `{ (a) }`.
+            _ if self.at_closer() => Ok(false),
+            // zsh's `if [[ a ]] { b }` ends the condition with the brace.
+            _ if self.dialect == Dialect::Zsh && self.peek_word() == b"{" => Ok(false),
+            _ => Err(Stop::Fail("unexpected word after a command")),
+        }
+    }
+
+    /// Gives the index of the simple command if the list is just that, and where the list begins
+    /// behind a `!` if it is one pipeline.
+    fn and_or(&mut self) -> Parse<(Option<usize>, Option<usize>)> {
+        let (mut simple, mut body) = self.pipeline()?;
+        loop {
+            self.blanks();
+            match (self.cur(), self.next()) {
+                (Some(b'&'), Some(b'&')) | (Some(b'|'), Some(b'|')) => {
+                    self.bump();
+                    self.step(1);
+                    self.newlines()?;
+                    simple = None;
+                    body = None;
+                    self.pipeline()?;
+                }
+                _ => return Ok((simple, body)),
+            }
+        }
+    }
+
+    /// Whether the text may switch extended patterns on.
+    fn has_extglob(&mut self) -> bool {
+        let text = self.text;
+        *self
+            .extglob
+            .get_or_insert_with(|| text.windows(7).any(|part| part == b"extglob"))
+    }
+
+    fn pipeline(&mut self) -> Parse<(Option<usize>, Option<usize>)> {
+        let mut prefixed = false;
+        let mut body = None;
+        loop {
+            self.blanks();
+            let timed = self.dialect != Dialect::Posix;
+            let word = self.peek_word();
+            if word == b"!" {
+                self.step(1);
+                // Without extglob, which is off by default, it is a command in brackets.
+                if self.raw(self.pos) == Some(b'(')
+                    && (self.dialect != Dialect::Bash || self.has_extglob())
+                {
+                    return Err(Stop::Fail("'!(' may be a pattern or a command"));
+                }
+                self.blanks();
+                if !prefixed {
+                    body = Some(self.pos);
+                }
+            } else if timed && word == b"time" {
+                self.pass_word(4);
+                self.blanks();
+                if self.peek_word() == b"-p" {
+                    self.pass_word(2);
+                    self.blanks();
+                }
+                if self.peek_word() == b"--" {
+                    self.pass_word(2);
+                }
+            } else {
+                break;
+            }
+            prefixed = true;
+        }
+        if prefixed && matches!(self.cur(), None | Some(b'\n' | b';' | b'&' | b'|' | b')')) {
+            let redirects = self.cur() == Some(b'&') && self.next() == Some(b'>');
+            if !redirects {
+                // `time` and `!` may stand alone.
+                return Ok((None, None));
+            }
+        }
+        let mut mark = self.mark();
+        let mut simple = self.command()?;
+        let mut piped = false;
+        loop {
+            self.blanks();
+            if self.cur() != Some(b'|') || self.next() == Some(b'|') {
+                break;
+            }
+            self.enclose(mark, ScopeKind::Segment);
+            piped = true;
+            self.bump();
+            if self.cur() == Some(b'&') {
+                if self.dialect == Dialect::Posix {
+                    return Err(Stop::Fail("'|&' in a plain shell"));
+                }
+                self.step(1);
+            }
+            self.newlines()?;
+            mark = self.mark();
+            if self.peek_word() == b"!" {
+                self.step(1);
+                self.blanks();
+            }
+            self.command()?;
+        }
+        if piped {
+            self.enclose(mark, ScopeKind::Last);
+            simple = None;
+        }
+        Ok((simple.filter(|_| !prefixed), body))
+    }
+
+    /// One command with its redirections; the index if it is a simple one.
+    pub(super) fn command(&mut self) -> Parse<Option<usize>> {
+        self.enter()?;
+        self.blanks();
+        let simple = if self.compound()? {
+            self.compound_redirections()?;
+            None
+        } else {
+            self.simple()?
+        };
+        self.leave();
+        Ok(simple)
+    }
+
+    fn compound_redirections(&mut self) -> Parse<()> {
+        let mut unused = Vec::new();
+        loop {
+            self.blanks();
+            if !self.redirection(&mut unused)? {
+                return Ok(());
+            }
+        }
+    }
+
+    fn simple(&mut self) -> Parse<Option<usize>> {
+        let mut simple = Simple {
+            span: Span {
+                start: self.pos,
+                end: self.pos,
+            },
+            scope: self.scope,
+            assignments: Vec::new(),
+            words: Vec::new(),
+            redirections: Vec::new(),
+            has_array: false,
+        };
+        let mut declares = false;
+        loop {
+            self.blanks();
+            let Some(byte) = self.cur() else { break };
+            if matches!(byte, b'\n' | b';' | b'|' | b')') {
+                break;
+            }
+            if self.redirection(&mut simple.redirections)? {
+                continue;
+            }
+            let first = simple.words.is_empty();
+            match byte {
+                b'&' => break,
+                b'(' if self.parens_close() => {
+                    if simple.words.is_empty()
+                        || !simple.assignments.is_empty()
+                        || !simple.redirections.is_empty()
+                        || (simple.words.len() > 1 && self.dialect != Dialect::Zsh)
+                    {
+                        return Err(Stop::Fail("unexpected '('"));
+                    }
+                    self.function_body(Some(simple.words[0]))?;
+                    return Ok(None);
+                }
+                b'(' if self.dialect != Dialect::Zsh || first => {
+                    return Err(Stop::Fail("unexpected '('"));
+                }
+                b'}' if self.dialect == Dialect::Zsh
+                    && self.braces > 0
+                    && self.peek_word() == b"}" =>
+                {
+                    break;
+                }
+                _ => {}
+            }
+            let word = self.word(first || declares)?;
+            if word.span.start == word.span.end {
+                return Err(Stop::Fail("unexpected character"));
+            }
+            if first && word.assignment {
+                simple.has_array |= word.array;
+                simple.assignments.push(word.span);
+            } else {
+                if first {
+                    declares = DECLARERS.contains(&&self.text[word.span.start..word.span.end]);
+                }
+                simple.words.push(word.span);
+            }
+        }
+        if simple.words.is_empty()
+            && simple.assignments.is_empty()
+            && simple.redirections.is_empty()
+        {
+            if self.cur() == Some(b'&') {
+                let op = self.pos;
+                self.out.amps.push(op);
+            }
+            return Err(Stop::Fail("a command is missing"));
+        }
+        simple.span.end = self.last_end;
+        self.out.simples.push(simple);
+        Ok(Some(self.out.simples.len() - 1))
+    }
+
+    /// Whether `()` stands at the cursor.
+    pub(super) fn parens_close(&self) -> bool {
+        let mut at = self.skip_continuations(self.pos + 1);
+        while matches!(self.raw(at), Some(b' ' | b'\t')) {
+            at = self.skip_continuations(at + 1);
+        }
+        self.raw(at) == Some(b')')
+    }
+
+    /// Reads the body after `name` with the cursor at `()` or, after `function name`, at the body.
+    pub(super) fn function_body(&mut self, name: Option<Span>) -> Parse<()> {
+        if self.cur() == Some(b'(') && self.parens_close() {
+            self.step(1);
+            self.blanks();
+            self.step(1);
+        }
+        self.newlines()?;
+        let body = self.push_scope(ScopeKind::Function);
+        let scope = std::mem::replace(&mut self.scope, body);
+        self.out.functions.push(Function { name, scope, body });
+        let simple = self.command()?;
+        self.scope = scope;
+        if simple.is_some() && self.dialect != Dialect::Zsh {
+            return Err(Stop::Fail("the body of a function must be compound"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,242 @@
+//! Mutants of realistic texts, compared with shfmt wherever bash accepts them.
+//!
+//! shfmt (PyPI package `shfmt-py`) and bash must be on the PATH; `tests/run` sees to it.
+//! `AGENT_SH_MUTANTS` sets how many mutants both must accept; 3,000 without it.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use super::{Dialect, scan};
+
+/// Texts as agents write them.
+const BASES: &[&str] = &[
+    "npm run dev > /tmp/dev.log 2>&1 &\nsleep 3 && curl -s localhost:3000 | head -5\n",
+    "cd /srv/app && nohup python3 -m http.server 8000 >/dev/null 2>&1 &\necho $! > /tmp/pid\n",
+    "for i in 1 2 3; do sleep $i & done; wait\n",
+    "while read -r line; do echo \"$line\" & done < <(ls -1 | sort) > out.txt 2>&1\n",
+    "if [ \"$a\" = \"&\" ]; then b & elif c; then d; else e & fi\n",
+    "case \"$1\" in start) run & ;; stop|halt) kill \"$pid\" ;; *) echo \"usage: $0\" >&2 ;; esac\n",
+    "f() { local x=$(date +%s); g \"$x\" & }\nf a b && f c\n",
+    "git commit -m \"$(cat <<'EOF'\nfeat: a & b (c)\n\nit's \"x\" & y\nEOF\n)\" && git push\n",
+    "cat <<EOF > conf.txt\nname = $USER & co\nvalue = $(hostname) `id -u`\nEOF\ncat conf.txt | tee log &\n",
+    "arr=(a b \"c & d\"); echo \"${arr[@]}\" ${#arr[@]} ${arr[1]:-x&y}\n",
+    "x=$((1 & 3)); (( x &= 2 )) && echo $(( x << 2 )) || echo \"none\"\n",
+    "[[ -f a && ( -d b || $x =~ ^(a|b)+$ ) ]] && echo yes\n",
+    "{ make -j4 all; make test; } > build.log 2>&1 & pid=$!\ntrap 'kill $pid' EXIT\nwait \"$pid\"\n",
+    "(cd sub && ./run.sh --flag=\"a b\" | grep -v '^#' | awk '{print $1 & 1}') &\n",
+    "docker run --rm -p 80:80 img sh -c \"a & b & wait\" && ssh host 'nohup x & disown'\n",
+    "until curl -sf http://localhost:8080/health; do sleep 1; done; echo ready\n",
+    "python3 - <<'PY'\nimport os\nprint(1 & 2, \"x\")\nPY\necho done\n",
+    "find . -name '*.rs' -exec grep -l 'a & b' {} \\; | xargs -P4 -I{} sh -c 'foo {} & bar'\n",
+    "diff <(sort a.txt) <(sort b.txt | uniq) > /dev/null || echo \"differ: $?\"\n",
+    "echo \"a $(echo \"b $(echo \"c & d\" | cat)\" | cat)\" 'e & f' $'g\\'h'\n",
+    "for ((i = 0; i < 10; i++)); do\n  printf '%s\\n' \"$i\" # a & comment\ndone | sort -n\n",
+    "set -euo pipefail\nexport PATH=\"$HOME/bin:$PATH\"\n./configure --prefix=/usr \\\n  --enable-x \\\n  && make && sudo make install\n",
+    "eval \"$(ssh-agent -s)\" && ssh-add ~/.ssh/id 2>/dev/null; time { a; b; }\n",
+    "cmd1 |& tee log; cmd2 &> out; cmd3 &>> out; cmd4 >& out2; cmd5 2>&1 >&3 3>&-\n",
+    "select opt in one two; do echo $opt; break; done <<< \"1\"\n",
+    "tail -f log & TAIL=$!; ( sleep 5; kill $TAIL ) & wait $TAIL 2>/dev/null\n",
+    "function start-server { exec -a name ./server \"${@:2}\" </dev/null; }; start-server 1 2 &\n",
+    "echo ${x//&/and} ${y%%&*} ${z:-\"a & b\"} \"${w:-`date`}\" ${v:+$(ls)}\n",
+    "a=1 b=\"x y\" c=$(pwd) ./cmd -- \"$@\" >>log 2>&1 < /dev/null &\nsleep 1; kill -0 $! && echo up\n",
+    "! grep -q x f && { echo no; exit 1; } || true; coproc cat; echo hi >&\"${COPROC[1]}\"\n",
+];
+
+const INSERTS: &[&str] = &[
+    "&",
+    " & ",
+    "&&",
+    " && ",
+    "2>&1",
+    " 2>&1 ",
+    "'",
+    "\"",
+    "(",
+    ")",
+    "{ ",
+    " }",
+    "$(",
+    "`",
+    "[",
+    "]",
+    ";",
+    "\n",
+    "|",
+    " |& ",
+    "\\",
+    "$((",
+    "))",
+    "${",
+    "}",
+    "<(",
+    "#",
+    " #",
+    "<<E\n",
+    ";;",
+    "!",
+    " ! ",
+    "&>",
+    "[[ ",
+    " ]]",
+    "((",
+    "=",
+    "$",
+    "\\\n",
+    "if a; then b; fi",
+    "(a &)",
+    "{ a & }",
+    "$(a &)",
+    "`a &`",
+    " esac ",
+    "case x in a) b & esac",
+    "*(",
+    "time ",
+];
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) as usize % limit
+    }
+}
+
+fn mutant(random: &mut Random) -> String {
+    let mut text = BASES[random.below(BASES.len())].to_owned();
+    if random.below(4) == 0 {
+        text.push_str(BASES[random.below(BASES.len())]);
+    }
+    for _ in 0..=random.below(3) {
+        let mut at = random.below(text.len() + 1);
+        while !text.is_char_boundary(at) {
+            at -= 1;
+        }
+        text.insert_str(at, INSERTS[random.below(INSERTS.len())]);
+    }
+    text
+}
+
+/// Whether bash reads the text without a word. A here-document without its end is no good for a
+/// comparison: shfmt takes an expansion that ends with the delimiter for the end.
+fn bash_accepts(text: &str) -> bool {
+    let output = Command::new("bash")
+        .args(["-n", "-c", text])
+        .stdin(Stdio::null())
+        .output()
+        .expect("bash runs");
+    output.status.success() && output.stderr.is_empty()
+}
+
+/// The offsets of shfmt's background operators, or `None` if it does not parse the text.
+fn shfmt(text: &str) -> Option<Vec<usize>> {
+    let mut child = Command::new("shfmt")
+        .args(["--to-json", "-ln", "bash"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("shfmt runs");
+    let written = child
+        .stdin
+        .take()
+        .expect("stdin is a pipe")
+        .write_all(text.as_bytes());
+    let output = child.wait_with_output().expect("shfmt runs");
+    if written.is_err() || !output.status.success() {
+        return None;
+    }
+    let json = String::from_utf8(output.stdout).expect("JSON is UTF-8");
+    let mut found = Vec::new();
+    // The tree may be deeper than a JSON reader likes; the two fields are always neighbours.
+    for (at, _) in json.match_indices("\"Background\": true") {
+        let before = &json[..at];
+        let semicolon = before.rfind("\"Semicolon\"").expect("a position");
+        let offset = &before[semicolon..];
+        let digits = offset.find("\"Offset\": ").expect("an offset") + "\"Offset\": ".len();
+        let number: String = offset[digits..]
+            .chars()
+            .take_while(char::is_ascii_digit)
+            .collect();
+        found.push(number.parse().expect("a number"));
+    }
+    found.sort_unstable();
+    Some(found)
+}
+
+#[derive(Default)]
+struct Score {
+    compared: usize,
+    accepted: usize,
+    right: usize,
+    wrong: usize,
+    missed: usize,
+    shown: Vec<String>,
+}
+
+#[test]
+fn mutants_agree_with_shfmt() {
+    let wanted: usize = std::env::var("AGENT_SH_MUTANTS")
+        .ok()
+        .and_then(|number| number.parse().ok())
+        .unwrap_or(3_000);
+    for (program, package) in [("bash", "bash"), ("shfmt", "shfmt, on PyPI shfmt-py")] {
+        let version = Command::new(program).arg("--version").output();
+        assert!(
+            version.is_ok(),
+            "this test needs {program} (package {package})"
+        );
+    }
+    let compared = AtomicUsize::new(0);
+    let score = Mutex::new(Score::default());
+    let threads = thread::available_parallelism().map_or(2, usize::from);
+    thread::scope(|scope| {
+        for thread in 0..threads {
+            let (compared, score) = (&compared, &score);
+            scope.spawn(move || {
+                let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ (thread as u64 + 1) << 32);
+                while compared.load(Ordering::Relaxed) < wanted {
+                    let text = mutant(&mut random);
+                    // shfmt refuses more, so bash is asked second.
+                    let Some(truth) = shfmt(&text).filter(|_| bash_accepts(&text)) else {
+                        continue;
+                    };
+                    compared.fetch_add(1, Ordering::Relaxed);
+                    compare(&text, &truth, &mut score.lock().expect("no panic before"));
+                }
+            });
+        }
+    });
+    let score = score.into_inner().expect("no panic");
+    for text in &score.shown {
+        println!("{text}");
+    }
+    println!(
+        "{} mutants, {} understood, {} right, {} wrong, {} missed",
+        score.compared, score.accepted, score.right, score.wrong, score.missed
+    );
+    assert_eq!(score.wrong, 0, "precision");
+    assert!(score.missed * 1000 <= score.right, "recall");
+}
+
+fn compare(text: &str, truth: &[usize], score: &mut Score) {
+    let script = scan(text.as_bytes(), Dialect::Bash);
+    let ours: &[usize] = if script.ok { &script.amps } else { &[] };
+    score.compared += 1;
+    score.accepted += usize::from(script.ok);
+    let right = ours.iter().filter(|amp| truth.contains(amp)).count();
+    score.right += right;
+    score.wrong += ours.len() - right;
+    score.missed += truth.len() - right;
+    if (ours != truth || !script.ok) && score.shown.len() < 40 {
+        score.shown.push(format!(
+            "---- ours {ours:?} ok {} {:?}, shfmt {truth:?}\n{text}",
+            script.ok, script.why
+        ));
+    }
+}

@@ -1,0 +1,179 @@
+//! Redirections: the places where a `&` is no operator of its own.
+
+use super::commands::{is_meta, is_name};
+use super::{Dialect, Parse, Pending, Scanner, Span, Stop};
+
+impl Scanner<'_> {
+    /// Reads a redirection if one begins at the cursor.
+    pub(super) fn redirection(&mut self, found: &mut Vec<(Span, bool)>) -> Parse<bool> {
+        let Some(byte) = self.cur() else {
+            return Ok(false);
+        };
+        let start = self.pos;
+        let extended = self.dialect != Dialect::Posix;
+        let mut at = start;
+        match byte {
+            b'<' | b'>' => {}
+            b'&' if extended => {
+                // `&>f` and `&>>f` are one operator; in a plain shell `&` stands alone.
+                at = self.skip_continuations(start + 1);
+                if self.raw(at) != Some(b'>') {
+                    return Ok(false);
+                }
+            }
+            b'0'..=b'9' => {
+                while self.raw(at).is_some_and(|byte| byte.is_ascii_digit()) {
+                    at = self.skip_continuations(at + 1);
+                }
+                if !matches!(self.raw(at), Some(b'<' | b'>')) {
+                    return Ok(false);
+                }
+            }
+            b'{' if extended => {
+                let rest = &self.text[start + 1..self.end];
+                let Some(length) = rest.iter().position(|byte| *byte == b'}' || is_meta(*byte))
+                else {
+                    return Ok(false);
+                };
+                at = start + 1 + length + 1;
+                let name = &rest[..length];
+                let plain = name.split(|byte| *byte == b'[').next().unwrap_or(name);
+                if rest[length] != b'}'
+                    || !is_name(plain)
+                    || !matches!(self.raw(at), Some(b'<' | b'>'))
+                {
+                    return Ok(false);
+                }
+            }
+            _ => return Ok(false),
+        }
+        // `<(` and `>(` begin a word; behind a number they are no redirection either.
+        if extended && self.raw(at + 1) == Some(b'(') && byte != b'&' {
+            return Ok(false);
+        }
+        self.pos = at;
+        let heredoc = self.operator();
+        match heredoc {
+            Some(strip_tabs) => self.heredoc_start(strip_tabs)?,
+            None => {
+                self.blanks_only();
+                let word = self.word(false)?;
+                if word.span.start == word.span.end {
+                    return Err(Stop::Fail("a redirection has no target"));
+                }
+            }
+        }
+        let span = Span {
+            start,
+            end: self.last_end,
+        };
+        found.push((span, heredoc.is_some()));
+        Ok(true)
+    }
+
+    /// Blanks without a comment: `#` after `>` begins no comment, and no target either.
+    pub(super) fn blanks_only(&mut self) {
+        while matches!(self.cur(), Some(b' ' | b'\t')) {
+            self.pos += 1;
+        }
+    }
+
+    /// Passes the operator at the cursor; `Some(strip)` for `<<` and `<<-`.
+    fn operator(&mut self) -> Option<bool> {
+        let zsh = self.dialect == Dialect::Zsh;
+        let extended = self.dialect != Dialect::Posix;
+        let first = self.raw(self.pos);
+        self.bump();
+        match (first, self.raw(self.pos)) {
+            (Some(b'<'), Some(b'<')) => {
+                self.bump();
+                match self.raw(self.pos) {
+                    Some(b'<') if extended => self.step(1),
+                    Some(b'-') => {
+                        self.step(1);
+                        return Some(true);
+                    }
+                    _ => return Some(false),
+                }
+            }
+            (Some(b'<'), Some(b'&' | b'>')) => self.step(1),
+            _ => {
+                // `>` with what may follow it: `>>`, `>|`, `>&`, `>>&|`, `>!` …
+                if self.raw(self.pos) == Some(b'>') {
+                    self.bump();
+                }
+                let mut more = true;
+                while more {
+                    more = match self.raw(self.pos) {
+                        Some(b'&') => zsh,
+                        Some(b'|') => false,
+                        Some(b'!') if zsh => false,
+                        _ => return None,
+                    };
+                    self.bump();
+                }
+            }
+        }
+        None
+    }
+
+    fn heredoc_start(&mut self, strip_tabs: bool) -> Parse<()> {
+        self.blanks_only();
+        let mark = self.mark();
+        let word = self.word(false)?;
+        // The delimiter is never expanded, whatever it looks like.
+        self.out.amps.truncate(mark.amps);
+        self.out.lists.truncate(mark.lists);
+        self.out.simples.truncate(mark.simples);
+        let raw = &self.text[word.span.start..word.span.end];
+        if raw.is_empty() {
+            return Err(Stop::Fail("a here-document has no delimiter"));
+        }
+        let (delimiter, quoted) = unquote(raw).ok_or(Stop::Fail("an odd delimiter"))?;
+        self.pending.push(Pending {
+            delimiter,
+            quoted,
+            strip_tabs,
+        });
+        Ok(())
+    }
+}
+
+/// Removes the quotes of a delimiter, and says whether there were any.
+fn unquote(raw: &[u8]) -> Option<(Vec<u8>, bool)> {
+    let mut out = Vec::with_capacity(raw.len());
+    let mut quoted = false;
+    let mut quote = None;
+    let mut at = 0;
+    while at < raw.len() {
+        let byte = raw[at];
+        at += 1;
+        match (quote, byte) {
+            // The quotation begins with the dollar.
+            (None, b'$') if matches!(raw.get(at), Some(b'\'' | b'"')) => {
+                if raw.contains(&b'\\') {
+                    return None;
+                }
+            }
+            (None, b'\'' | b'"') => {
+                quote = Some(byte);
+                quoted = true;
+            }
+            (None | Some(b'"'), b'\\') => {
+                let next = *raw.get(at)?;
+                at += 1;
+                let kept = quote.is_some() && !matches!(next, b'$' | b'`' | b'"' | b'\\' | b'\n');
+                if kept {
+                    out.push(b'\\');
+                }
+                quoted |= next != b'\n';
+                if next != b'\n' {
+                    out.push(next);
+                }
+            }
+            (Some(open), _) if open == byte => quote = None,
+            _ => out.push(byte),
+        }
+    }
+    Some((out, quoted))
+}
