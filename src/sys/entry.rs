@@ -6,6 +6,9 @@ use std::ffi::{c_char, c_int};
 /// Called once, by the C library. Arguments and environment are read through `std::env`, which on
 /// glibc gets them before `main`.
 #[unsafe(no_mangle)]
-extern "C" fn main(_argc: c_int, _argv: *const *const c_char) -> c_int {
-    c_int::from(agent_sh::run(std::env::args_os().collect()))
+extern "C" fn main(argc: c_int, argv: *const *const c_char) -> c_int {
+    let args = std::env::args_os().collect();
+    // SAFETY: these are the vector and count that the C library gave us.
+    unsafe { agent_sh::sys::session::remember_arguments(argc, argv) };
+    c_int::from(agent_sh::run(args))
 }

@@ -1,3 +1,12 @@
 //! The floor: all unsafe code, every fork, raw descriptors, clocks. Uses nothing of ours but `error`.
 
+pub mod affinity;
 pub mod clock;
+pub mod fds;
+pub mod fsx;
+pub mod lock;
+pub mod proc;
+pub mod process;
+pub mod pty;
+pub mod session;
+pub mod signal;

@@ -1,0 +1,424 @@
+//! The files that state a job's facts: `run.json` at its start, `exit.json` at its end.
+//!
+//! Pure: types and their making. Only this room knows a field's name. Unknown fields survive a read
+//! (`extra`), so that an older agent-sh can pass on what a newer one wrote; `format` rises only when
+//! old readers would be wrong, and a newer one is never touched.
+//!
+//! The terminal record is a CloudEvents 1.0 event, because it is also what every sink is sent. It
+//! has no checksum: a rename publishes it whole, JSON that was cut short never parses, and a flipped
+//! bit on a disk is the file system's business.
+
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use sha2::Digest;
+
+use crate::job::{How, JobId, Outcome};
+use crate::settings::RecordCommand;
+use crate::text;
+
+mod event;
+
+pub use event::*;
+
+/// The format of both files that this version writes, and the newest it reads.
+pub const FORMAT: u64 = 1;
+
+/// The JSON Schema (draft 2020-12) of the terminal record.
+pub const SCHEMA: &str = include_str!("record.schema.json");
+
+/// Names the schema in each record.
+pub const SCHEMA_URI: &str = "urn:agent-sh:schema:job-exited:1";
+
+/// The longest command text that is stored; the hash is of all of it.
+const LONGEST_COMMAND: usize = 8 * 1024;
+/// The longest tail of output in a record.
+pub const LONGEST_TAIL: usize = 2 * 1024;
+
+/// The same instant on both clocks: wall time for people, boot time for durations.
+pub type Moment = (SystemTime, Duration);
+
+/// A process, beyond doubt. A pid alone is reused; start times differ between time namespaces.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ProcIdentity {
+    pub pid: i32,
+    pub starttime: u64,
+    pub pidns: u64,
+    pub timens: u64,
+    pub boot_id: String,
+    pub machine: String,
+}
+
+/// A command as it is kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CommandText {
+    pub text: String,
+    /// Of the whole original text, in hex.
+    pub sha256: String,
+    pub truncated: bool,
+    /// Whether secrets were looked for and replaced.
+    pub redacted: bool,
+}
+
+impl CommandText {
+    #[must_use]
+    pub fn new(command: &[u8], mode: RecordCommand) -> Self {
+        let sha256 = hex(&sha2::Sha256::digest(command));
+        // Twice what is kept is looked through: a command may be 128 KiB, and this is on its way.
+        let start = &command[..command.len().min(2 * LONGEST_COMMAND)];
+        let whole = String::from_utf8_lossy(start);
+        let redacted = mode == RecordCommand::Redacted;
+        let safe = if redacted {
+            text::redact(&whole)
+        } else {
+            whole.into_owned()
+        };
+        let shown = text::first_bytes(&safe, LONGEST_COMMAND);
+        Self {
+            truncated: shown.len() < safe.len() || start.len() < command.len(),
+            text: shown.to_owned(),
+            sha256,
+            redacted,
+        }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut text = String::with_capacity(bytes.len() * 2);
+    for byte in bytes {
+        text.push(char::from(DIGITS[usize::from(byte >> 4)]));
+        text.push(char::from(DIGITS[usize::from(byte & 15)]));
+    }
+    text
+}
+
+/// The file whose lock is the lease. A copy of the directory, or a view of it through another mount,
+/// has another file: its lock says nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LeaseFile {
+    pub dev: u64,
+    pub ino: u64,
+}
+
+/// `run.json`: what was known when the job started. Never changed afterwards.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Launch {
+    pub format: u64,
+    pub id: JobId,
+    pub command: CommandText,
+    pub how: How,
+    pub cwd: String,
+    #[serde(default)]
+    pub session: Option<String>,
+    #[serde(default)]
+    pub harness: Option<String>,
+    #[serde(default)]
+    pub name: Option<String>,
+    /// RFC 3339, UTC, milliseconds: sorts as text.
+    pub started_at: String,
+    pub started_boot_ms: u64,
+    #[serde(default)]
+    pub tty: bool,
+    /// Where its output goes, if not to the transcript.
+    #[serde(default)]
+    pub redirected_to: Option<String>,
+    /// The transcript of another job that it shares; `None`: its own.
+    #[serde(default)]
+    pub transcript: Option<String>,
+    #[serde(default)]
+    pub transcript_cap: u64,
+    pub proc: ProcIdentity,
+    pub supervisor: ProcIdentity,
+    /// `None` where the file system has no locks: then `supervisor` says who lives.
+    #[serde(default)]
+    pub lease: Option<LeaseFile>,
+    #[serde(default)]
+    pub degraded: Vec<String>,
+    #[serde(default)]
+    pub ignored_settings: Vec<String>,
+    #[serde(default)]
+    pub version: String,
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
+/// Just enough to find a job by its name.
+#[derive(Debug, Deserialize)]
+pub struct LaunchLabel {
+    #[serde(default)]
+    pub name: Option<String>,
+    #[serde(default)]
+    pub session: Option<String>,
+    #[serde(default)]
+    pub started_at: String,
+}
+
+/// What a file turned out to be.
+#[derive(Debug)]
+pub enum Parsed<T> {
+    Whole(T),
+    Newer(u64),
+    Corrupt,
+}
+
+/// Reads `run.json`.
+#[must_use]
+pub fn parse_launch(bytes: &[u8]) -> Parsed<Launch> {
+    match serde_json::from_slice::<Launch>(bytes) {
+        Ok(launch) if launch.format <= FORMAT => Parsed::Whole(launch),
+        Ok(launch) => Parsed::Newer(launch.format),
+        Err(_) => newer_or_corrupt(bytes, "/format"),
+    }
+}
+
+/// Reads `exit.json`.
+#[must_use]
+pub fn parse_record(bytes: &[u8]) -> Parsed<Record> {
+    match serde_json::from_slice::<Record>(bytes) {
+        Ok(record) if record.data.schema <= FORMAT => Parsed::Whole(record),
+        Ok(record) => Parsed::Newer(record.data.schema),
+        Err(_) => newer_or_corrupt(bytes, "/data/schema"),
+    }
+}
+
+fn newer_or_corrupt<T>(bytes: &[u8], pointer: &str) -> Parsed<T> {
+    let value: Option<Value> = serde_json::from_slice(bytes).ok();
+    let format = value.and_then(|value| value.pointer(pointer)?.as_u64());
+    match format {
+        Some(format) if format > FORMAT => Parsed::Newer(format),
+        _ => Parsed::Corrupt,
+    }
+}
+
+/// Somebody asked for the end of a job. It only asks: the wait status says how the job ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KillIntent {
+    /// `cli`, `timeout`, `front-died`, `output-cap`.
+    pub by: String,
+    pub signal: i32,
+    /// RFC 3339.
+    pub at: String,
+}
+
+/// Who sent the signal that ended it, as the kernel told (siginfo).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KilledBy {
+    pub signal: i32,
+    pub pid: i32,
+    pub program: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    pub user_ms: u64,
+    pub sys_ms: u64,
+    pub max_rss_kib: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OutputFacts {
+    /// Every byte that the job wrote to us.
+    pub bytes_total: u64,
+    /// What of it is on disk.
+    pub bytes_kept: u64,
+    /// What the disk refused. The cap's loss is not counted here: `bytes_total - bytes_kept` is all.
+    pub dropped_bytes: u64,
+    pub capped: bool,
+    pub tty: bool,
+}
+
+/// What an observer knows of a job's end.
+#[derive(Clone, Debug)]
+pub struct ExitFacts {
+    pub outcome: Outcome,
+    /// `supervisor`, `waiter`, `reconciler`.
+    pub observed_by: &'static str,
+    /// `waitid`, `pidfd-info`, `proc-stat`, `file-name`, `none`.
+    pub evidence: &'static str,
+    pub ended: Moment,
+    pub rusage: Option<Usage>,
+    pub output: OutputFacts,
+    pub stopped_seen: bool,
+    pub left_running: Vec<JobId>,
+    pub kill_requested: Option<KillIntent>,
+    pub killed_by: Option<KilledBy>,
+    /// The end of its output; made safe and cut here.
+    pub tail: Option<String>,
+    pub degraded: Vec<String>,
+}
+
+impl ExitFacts {
+    /// The facts of an observed end with nothing else known.
+    #[must_use]
+    pub fn new(
+        outcome: Outcome,
+        observed_by: &'static str,
+        evidence: &'static str,
+        ended: Moment,
+    ) -> Self {
+        Self {
+            outcome,
+            observed_by,
+            evidence,
+            ended,
+            rusage: None,
+            output: OutputFacts::default(),
+            stopped_seen: false,
+            left_running: Vec::new(),
+            kill_requested: None,
+            killed_by: None,
+            tail: None,
+            degraded: Vec::new(),
+        }
+    }
+}
+
+/// Whole milliseconds.
+#[must_use]
+pub fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// UTC with milliseconds. A clock that is far off gives the nearest time that has a name.
+#[must_use]
+pub fn rfc3339(time: SystemTime) -> String {
+    // 9999-12-31T23:59:59Z is the last that RFC 3339 can say.
+    let latest = SystemTime::UNIX_EPOCH + Duration::from_secs(253_402_300_799);
+    let time = time.clamp(SystemTime::UNIX_EPOCH, latest);
+    humantime::format_rfc3339_millis(time).to_string()
+}
+
+/// Wall time since a start, never negative.
+#[must_use]
+pub fn wall_between(started_at: &str, now: SystemTime) -> u64 {
+    humantime::parse_rfc3339(started_at)
+        .ok()
+        .and_then(|start| now.duration_since(start).ok())
+        .map_or(0, millis)
+}
+
+/// `file:///…` with everything but plain characters percent-encoded.
+fn file_uri(path: &str) -> String {
+    use std::fmt::Write;
+    let mut uri = "file://".to_owned();
+    for byte in path.bytes() {
+        if byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte) {
+            uri.push(char::from(byte));
+        } else {
+            let _ = write!(uri, "%{byte:02X}");
+        }
+    }
+    uri
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::LostReason;
+
+    fn facts(outcome: Outcome, ended: Moment) -> ExitFacts {
+        ExitFacts::new(outcome, "supervisor", "waitid", ended)
+    }
+
+    fn writer(boot_id: &str) -> Writer {
+        Writer {
+            uid: 1000,
+            pid: 1,
+            boot_id: boot_id.to_owned(),
+            timens: 0,
+            now: (SystemTime::UNIX_EPOCH, Duration::ZERO),
+            transcript: Some("/a b/ü".to_owned()),
+            durability: Durability::Disk,
+        }
+    }
+
+    fn launch() -> Launch {
+        let mut launch = unknown_launch("7f3k".parse().unwrap());
+        launch.started_at = "2026-01-01T00:00:10.000Z".to_owned();
+        launch.started_boot_ms = 5_000;
+        launch.proc.boot_id = "b".to_owned();
+        launch
+    }
+
+    #[test]
+    fn durations_never_are_negative_and_use_the_clock_that_can_tell() {
+        let at = |text: &str| humantime::parse_rfc3339(text).unwrap();
+        let early = at("2025-01-01T00:00:00Z");
+        let late = at("2026-01-01T00:00:11Z");
+        for (boot_id, wall, boot_ms, clock, duration) in [
+            ("b", early, 6_500, "boottime", 1_500),
+            ("b", late, 4_000, "boottime", 0),
+            ("other", late, 4_000, "wall", 1_000),
+            ("other", early, 9_000, "wall", 0),
+        ] {
+            let ended = (wall, Duration::from_millis(boot_ms));
+            let record = terminal_event(
+                &launch(),
+                &facts(Outcome::Exited(0), ended),
+                &writer(boot_id),
+            );
+            assert_eq!(
+                (record.data.clock.as_str(), record.data.duration_ms),
+                (clock, Some(duration))
+            );
+        }
+    }
+
+    #[test]
+    fn an_event_by_the_contract() {
+        let mut launch = launch();
+        let ended = (SystemTime::UNIX_EPOCH, Duration::ZERO);
+        let lost = Outcome::Lost(LostReason::Reboot);
+        let record = terminal_event(&launch, &facts(lost.clone(), ended), &writer("c"));
+        assert_eq!(record.id, "7f3k.exit");
+        assert_eq!(record.kind, "dev.agent-sh.job.exited.v1");
+        assert_eq!(record.dataref.as_deref(), Some("file:///a%20b/%C3%BC"));
+        assert_eq!(
+            (record.data.exit_code, record.data.ended_at.as_ref()),
+            (None, None)
+        );
+        assert_eq!(record.outcome(), lost);
+        launch.how = How::Foreground;
+        let killed = Outcome::Signaled {
+            signal: 15,
+            core: false,
+        };
+        let record = terminal_event(&launch, &facts(killed.clone(), ended), &writer("b"));
+        assert_eq!(record.kind, "dev.agent-sh.command.killed.v1");
+        assert_eq!((record.data.exit_code, record.outcome()), (None, killed));
+        assert_eq!(record.slim().id, record.id);
+    }
+
+    #[test]
+    fn commands_are_bounded_and_redacted() {
+        let full = CommandText::new(b"TOKEN=abc run", RecordCommand::Full);
+        assert_eq!(
+            (full.text.as_str(), full.redacted),
+            ("TOKEN=abc run", false)
+        );
+        let safe = CommandText::new(b"TOKEN=abc run", RecordCommand::Redacted);
+        assert_eq!(
+            (safe.text.as_str(), safe.redacted, safe.truncated),
+            ("TOKEN=*** run", true, false)
+        );
+        assert_eq!(safe.sha256, full.sha256);
+        let long = CommandText::new(&[0xff; 200_000], RecordCommand::Redacted);
+        assert!(long.truncated && long.text.len() <= LONGEST_COMMAND);
+        assert_eq!(CommandText::new(b"", RecordCommand::Full).sha256.len(), 64);
+    }
+
+    #[test]
+    fn any_time_has_a_name() {
+        let far = SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 40);
+        assert_eq!(rfc3339(far), "9999-12-31T23:59:59.000Z");
+        assert_eq!(
+            rfc3339(SystemTime::UNIX_EPOCH - Duration::from_secs(9)),
+            "1970-01-01T00:00:00.000Z"
+        );
+    }
+}

@@ -1,0 +1,320 @@
+//! The terminal record and event: its types, and its making from what is known.
+
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::{
+    CommandText, ExitFacts, FORMAT, KillIntent, KilledBy, LONGEST_TAIL, Launch, Moment,
+    ProcIdentity, SCHEMA_URI, Usage, file_uri, millis, rfc3339, wall_between,
+};
+use crate::job::{How, JobId, LostReason, Outcome, State};
+use crate::text;
+
+/// How long the record is sure to last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Durability {
+    Disk,
+    /// The store is in memory.
+    Boot,
+    /// The disk refused to confirm it.
+    Unsynced,
+}
+
+/// Who writes the record, and when.
+#[derive(Clone, Debug)]
+pub struct Writer {
+    pub uid: u32,
+    pub pid: i32,
+    pub boot_id: String,
+    pub timens: u64,
+    pub now: Moment,
+    pub transcript: Option<String>,
+    pub durability: Durability,
+}
+
+/// `exit.json`: the terminal record and event.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    pub specversion: String,
+    pub id: String,
+    pub source: String,
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub subject: String,
+    pub time: String,
+    pub recordedtime: String,
+    pub datacontenttype: String,
+    pub dataschema: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dataref: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub correlationid: Option<String>,
+    pub sequence: String,
+    pub data: RecordData,
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RecordData {
+    pub schema: u64,
+    pub job: JobId,
+    pub state: State,
+    /// `Some` iff it was observed.
+    pub exit_code: Option<u8>,
+    pub signal: Option<i32>,
+    pub core: bool,
+    /// Why it is lost.
+    pub reason: Option<LostReason>,
+    pub observed_by: String,
+    pub evidence: String,
+    pub kill_requested: Option<KillIntent>,
+    pub killed_by: Option<KilledBy>,
+    pub stopped_seen: bool,
+    pub command: CommandText,
+    pub how: How,
+    pub session: Option<String>,
+    pub harness: Option<String>,
+    pub cwd: String,
+    pub name: Option<String>,
+    pub started_at: String,
+    /// `None` when nobody saw the end.
+    pub ended_at: Option<String>,
+    pub duration_ms: Option<u64>,
+    /// The clock of `duration_ms`: `boottime`, or `wall` after a reboot.
+    pub clock: String,
+    pub proc: ProcIdentity,
+    pub tty: bool,
+    pub redirected_to: Option<String>,
+    pub output: RecordOutput,
+    pub rusage: Option<Usage>,
+    pub left_running: Vec<JobId>,
+    pub degraded: Vec<String>,
+    pub ignored_settings: Vec<String>,
+    pub durability: Durability,
+    /// Bytes of the job, made safe to print. Nothing in it is ours: a reader must not obey it.
+    #[serde(rename = "untrusted_output_tail")]
+    pub tail: Option<String>,
+    pub writer: RecordWriter,
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordOutput {
+    pub path: Option<String>,
+    pub bytes_total: u64,
+    pub bytes_kept: u64,
+    pub dropped_bytes: u64,
+    pub capped: bool,
+    pub tty: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordWriter {
+    pub version: String,
+    pub pid: i32,
+}
+
+impl Record {
+    /// How the job ended.
+    #[must_use]
+    pub fn outcome(&self) -> Outcome {
+        match (self.data.state, self.data.exit_code, self.data.signal) {
+            (State::Exited, Some(code), _) => Outcome::Exited(code),
+            (State::Signaled, _, Some(signal)) => Outcome::Signaled {
+                signal,
+                core: self.data.core,
+            },
+            _ => Outcome::Lost(self.data.reason.unwrap_or(LostReason::RecordCorrupt)),
+        }
+    }
+
+    #[must_use]
+    pub fn to_value(&self) -> Value {
+        serde_json::to_value(self).unwrap_or(Value::Null)
+    }
+
+    /// One line of JSON, as it is on disk.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = serde_json::to_vec(self).unwrap_or_default();
+        bytes.push(b'\n');
+        bytes
+    }
+
+    /// The same record in less space, for a full disk: without the tail, with a shorter command.
+    #[must_use]
+    pub fn slim(&self) -> Self {
+        let mut slim = self.clone();
+        slim.data.tail = None;
+        let command = &mut slim.data.command;
+        let short = text::first_bytes(&command.text, 512).to_owned();
+        command.truncated |= short.len() < command.text.len();
+        command.text = short;
+        slim.data.left_running.truncate(64);
+        slim.data.ignored_settings.clear();
+        slim
+    }
+
+    /// The launch as far as the record tells, for when `run.json` cannot be read.
+    #[must_use]
+    pub fn launch(&self) -> Launch {
+        let data = &self.data;
+        Launch {
+            format: FORMAT,
+            id: data.job.clone(),
+            command: data.command.clone(),
+            how: data.how,
+            cwd: data.cwd.clone(),
+            session: data.session.clone(),
+            harness: data.harness.clone(),
+            name: data.name.clone(),
+            started_at: data.started_at.clone(),
+            started_boot_ms: 0,
+            tty: data.tty,
+            redirected_to: data.redirected_to.clone(),
+            transcript: None,
+            transcript_cap: 0,
+            proc: data.proc.clone(),
+            supervisor: ProcIdentity::default(),
+            lease: None,
+            degraded: data.degraded.clone(),
+            ignored_settings: data.ignored_settings.clone(),
+            version: data.writer.version.clone(),
+            extra: Map::new(),
+        }
+    }
+}
+
+/// The launch of a job whose `run.json` tells nothing.
+#[must_use]
+pub fn unknown_launch(id: JobId) -> Launch {
+    Launch {
+        format: FORMAT,
+        id,
+        command: CommandText::default(),
+        how: How::Stray,
+        cwd: String::new(),
+        session: None,
+        harness: None,
+        name: None,
+        started_at: rfc3339(SystemTime::UNIX_EPOCH),
+        started_boot_ms: 0,
+        tty: false,
+        redirected_to: None,
+        transcript: None,
+        transcript_cap: 0,
+        proc: ProcIdentity::default(),
+        supervisor: ProcIdentity::default(),
+        lease: None,
+        degraded: Vec::new(),
+        ignored_settings: Vec::new(),
+        version: String::new(),
+        extra: Map::new(),
+    }
+}
+
+/// Makes the one terminal event of a job. Its id is derived, so that a repeated delivery has it too.
+#[must_use]
+pub fn terminal_event(launch: &Launch, facts: &ExitFacts, writer: &Writer) -> Record {
+    let (exit_code, signal, core, reason) = match facts.outcome {
+        Outcome::Exited(code) => (Some(code), None, false, None),
+        Outcome::Signaled { signal, core } => (None, Some(signal), core, None),
+        Outcome::Lost(reason) => (None, None, false, Some(reason)),
+    };
+    // Of a lost job nobody saw the end, unless just its status stayed unseen.
+    let end_seen = reason.is_none_or(|reason| reason == LostReason::StatusUnseen);
+    let same_clock = launch.proc.boot_id == writer.boot_id && launch.proc.timens == writer.timens;
+    let (wall, boot) = facts.ended;
+    let duration_ms = end_seen.then(|| {
+        if same_clock {
+            millis(boot).saturating_sub(launch.started_boot_ms)
+        } else {
+            wall_between(&launch.started_at, wall)
+        }
+    });
+    let machine = match launch.proc.machine.as_str() {
+        "" => "unknown",
+        machine => machine,
+    };
+    let kind = match launch.how {
+        How::Foreground => "dev.agent-sh.command.killed.v1",
+        _ => "dev.agent-sh.job.exited.v1",
+    };
+    let mut degraded = launch.degraded.clone();
+    for more in &facts.degraded {
+        if !degraded.contains(more) {
+            degraded.push(more.clone());
+        }
+    }
+    let tail = facts.tail.as_ref().map(|tail| {
+        let safe = text::sanitize(tail.as_bytes());
+        text::last_bytes(&safe, LONGEST_TAIL).to_owned()
+    });
+    let output = &facts.output;
+    Record {
+        specversion: "1.0".to_owned(),
+        id: format!("{}.exit", launch.id),
+        source: format!("urn:agent-sh:{machine}:{}", writer.uid),
+        kind: kind.to_owned(),
+        subject: launch.id.to_string(),
+        time: rfc3339(wall),
+        recordedtime: rfc3339(writer.now.0),
+        datacontenttype: "application/json".to_owned(),
+        dataschema: SCHEMA_URI.to_owned(),
+        dataref: writer.transcript.as_deref().map(file_uri),
+        correlationid: launch.session.clone().filter(|key| !key.is_empty()),
+        sequence: format!("{:020}", writer.now.1.as_nanos()),
+        data: RecordData {
+            schema: FORMAT,
+            job: launch.id.clone(),
+            state: facts.outcome.state(),
+            exit_code,
+            signal,
+            core,
+            reason,
+            observed_by: facts.observed_by.to_owned(),
+            evidence: facts.evidence.to_owned(),
+            kill_requested: facts.kill_requested.clone(),
+            killed_by: facts.killed_by.clone(),
+            stopped_seen: facts.stopped_seen,
+            command: launch.command.clone(),
+            how: launch.how,
+            session: launch.session.clone(),
+            harness: launch.harness.clone(),
+            cwd: launch.cwd.clone(),
+            name: launch.name.clone(),
+            started_at: launch.started_at.clone(),
+            ended_at: end_seen.then(|| rfc3339(wall)),
+            duration_ms,
+            clock: if same_clock { "boottime" } else { "wall" }.to_owned(),
+            proc: launch.proc.clone(),
+            tty: launch.tty,
+            redirected_to: launch.redirected_to.clone(),
+            output: RecordOutput {
+                path: writer.transcript.clone(),
+                bytes_total: output.bytes_total,
+                bytes_kept: output.bytes_kept,
+                dropped_bytes: output.dropped_bytes,
+                capped: output.capped,
+                tty: launch.tty,
+            },
+            rusage: facts.rusage,
+            left_running: facts.left_running.clone(),
+            degraded,
+            ignored_settings: launch.ignored_settings.clone(),
+            durability: writer.durability,
+            tail,
+            writer: RecordWriter {
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                pid: writer.pid,
+            },
+            extra: Map::new(),
+        },
+        extra: Map::new(),
+    }
+}

@@ -1,0 +1,167 @@
+//! Which conversation of which harness a command belongs to, as its environment tells.
+//!
+//! Pure. The last resort, the harness process among the ancestors, is the caller's to look for.
+
+use std::ffi::OsString;
+
+/// Names that carry a conversation's key, the most explicit first, with the harness that sets them.
+const KEYS: [(&str, Option<&str>); 6] = [
+    ("AGENT_SH_SESSION", None),
+    ("CLAUDE_CODE_SESSION_ID", Some("claude-code")),
+    ("CODEX_THREAD_ID", Some("codex")),
+    ("HERMES_SESSION_ID", Some("hermes")),
+    ("CODER_CHAT_ID", Some("coder")),
+    ("GEMINI_SESSION_ID", Some("gemini")),
+];
+
+/// Names that only say which harness calls.
+const MARKS: [(&str, &str); 5] = [
+    ("CLAUDECODE", "claude-code"),
+    ("CODEX_SANDBOX", "codex"),
+    ("CODEX_SANDBOX_NETWORK_DISABLED", "codex"),
+    ("OPENCODE", "opencode"),
+    ("GEMINI_CLI", "gemini"),
+];
+
+/// The longest key that is kept.
+const LONGEST_KEY: usize = 200;
+
+/// The key of the conversation, if the environment has one. Control characters never get in.
+pub fn session_key(env: impl Fn(&str) -> Option<OsString>) -> Option<String> {
+    KEYS.iter().find_map(|(name, _)| {
+        let value = env(name)?;
+        let key: String = value
+            .to_string_lossy()
+            .chars()
+            .filter(|letter| !letter.is_control())
+            .take(LONGEST_KEY)
+            .collect();
+        let key = key.trim();
+        (!key.is_empty()).then(|| key.to_owned())
+    })
+}
+
+/// The harness that calls.
+pub fn harness(env: impl Fn(&str) -> Option<OsString>) -> Option<&'static str> {
+    let is_set = |name: &str| env(name).is_some_and(|value| !value.is_empty());
+    let by_key = KEYS
+        .iter()
+        .find_map(|&(name, harness)| harness.filter(|_| is_set(name)));
+    by_key.or_else(|| {
+        MARKS
+            .iter()
+            .find_map(|&(name, harness)| is_set(name).then_some(harness))
+    })
+}
+
+/// What the agent asked for, out of the text that its harness made of it: Claude Code puts every
+/// command into `… && eval 'CMD' < /dev/null && pwd -P >| FILE`. Anything else is given back whole.
+#[must_use]
+pub fn own_command(text: &[u8]) -> std::borrow::Cow<'_, [u8]> {
+    claude_code_command(text).map_or(text.into(), Into::into)
+}
+
+fn claude_code_command(text: &[u8]) -> Option<Vec<u8>> {
+    const BEFORE: &[u8] = b" && eval '";
+    const QUOTE: &[u8] = b"'\"'\"'";
+    const AFTER: [&[u8]; 2] = [b" < /dev/null && pwd -P >| ", b" && pwd -P >| "];
+    if !text.starts_with(b"source ") {
+        return None;
+    }
+    let start = text.windows(BEFORE.len()).position(|part| part == BEFORE)? + BEFORE.len();
+    let mut rest = &text[start..];
+    let mut command = Vec::new();
+    loop {
+        let quote = rest.iter().position(|&byte| byte == b'\'')?;
+        command.extend(&rest[..quote]);
+        rest = &rest[quote..];
+        match rest.strip_prefix(QUOTE) {
+            Some(after) => {
+                command.push(b'\'');
+                rest = after;
+            }
+            None => break,
+        }
+    }
+    AFTER
+        .iter()
+        .any(|after| rest[1..].starts_with(after))
+        .then_some(command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn env<'a>(pairs: &'a [(&'a str, &'a str)]) -> impl Fn(&str) -> Option<OsString> + 'a {
+        |name| {
+            pairs
+                .iter()
+                .find(|(key, _)| *key == name)
+                .map(|(_, value)| OsString::from(value))
+        }
+    }
+
+    #[test]
+    fn the_most_explicit_key_wins() {
+        type Case<'a> = (&'a [(&'a str, &'a str)], Option<&'a str>, Option<&'a str>);
+        let cases: [Case<'_>; 8] = [
+            (&[], None, None),
+            (&[("CLAUDECODE", "1")], None, Some("claude-code")),
+            (&[("OPENCODE", "1")], None, Some("opencode")),
+            (
+                &[("CODEX_THREAD_ID", "t"), ("AGENT_SH_SESSION", "mine")],
+                Some("mine"),
+                Some("codex"),
+            ),
+            (
+                &[("CODEX_THREAD_ID", "t"), ("CLAUDE_CODE_SESSION_ID", "c")],
+                Some("c"),
+                Some("claude-code"),
+            ),
+            (
+                &[("AGENT_SH_SESSION", ""), ("GEMINI_SESSION_ID", "g")],
+                Some("g"),
+                Some("gemini"),
+            ),
+            (
+                &[("CODER_CHAT_ID", " x\n\u{1b} ")],
+                Some("x"),
+                Some("coder"),
+            ),
+            (&[("HERMES_SESSION_ID", "h")], Some("h"), Some("hermes")),
+        ];
+        for (pairs, key, name) in cases {
+            assert_eq!(session_key(env(pairs)).as_deref(), key, "{pairs:?}");
+            assert_eq!(harness(env(pairs)), name, "{pairs:?}");
+        }
+    }
+
+    #[test]
+    fn the_agents_own_command_is_found_in_its_wrapping() {
+        let wrapped = |inner: &str, end: &str| {
+            format!(
+                "source /h/s.sh 2>/dev/null || true && {{ x; }} >/dev/null 2>&1 || true && eval '{inner}'{end} && pwd -P >| /tmp/cwd"
+            )
+        };
+        let cases = [
+            (wrapped("make -j2", " < /dev/null"), "make -j2"),
+            (
+                wrapped("echo '\"'\"'a b'\"'\"' &", " < /dev/null"),
+                "echo 'a b' &",
+            ),
+            (wrapped("cat <<E\nx\nE", ""), "cat <<E\nx\nE"),
+            (
+                "echo plain && eval 'x'".to_owned(),
+                "echo plain && eval 'x'",
+            ),
+            (
+                "source a && eval 'x' more".to_owned(),
+                "source a && eval 'x' more",
+            ),
+        ];
+        for (text, command) in cases {
+            assert_eq!(own_command(text.as_bytes()), command.as_bytes(), "{text}");
+        }
+    }
+}

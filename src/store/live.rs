@@ -1,0 +1,392 @@
+//! A job as its supervisor has it: the lease, the transcript, the one commit.
+//!
+//! The lease is the write lock on `run.json` itself. A lock file of its own would be one more inode
+//! for each job, and making one costs up to 0.9 ms on some ext4. Only two are made while a job
+//! starts: its directory and `run.json`. The directory appears in `jobs/` whole and locked, by a
+//! rename, so nobody ever sees a job that nobody owns.
+//!
+//! The end is one rename of `exit.tmp` to `exit.json` that refuses to replace. It wakes those who
+//! wait: the lease is given up right after it, before the disk has confirmed anything, because a
+//! confirmation takes milliseconds and a reader in the same machine needs none. Sinks outside are
+//! to be called after `commit` returned.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::files::{self, Content};
+use super::moment;
+use super::transcript::Transcript;
+use crate::error::{Error, Result};
+use crate::job::{How, JobId, Outcome};
+use crate::record::{
+    self, CommandText, Durability, ExitFacts, KillIntent, Launch, Moment, ProcIdentity, Record,
+    Writer,
+};
+use crate::sys::fsx;
+
+/// What `exit.tmp` reserves: enough for a record with a long command and a full tail.
+const RESERVED: u32 = 8 * 1024;
+
+/// What the caller knows of a job that starts. The store adds the id, the time and the lease.
+#[derive(Clone, Debug)]
+pub struct Draft {
+    pub command: CommandText,
+    pub how: How,
+    pub cwd: String,
+    pub session: Option<String>,
+    pub harness: Option<String>,
+    pub name: Option<String>,
+    pub tty: bool,
+    pub redirected_to: Option<String>,
+    pub transcript: Option<String>,
+    pub transcript_cap: u64,
+    pub proc: ProcIdentity,
+    /// `None`: now.
+    pub started: Option<Moment>,
+    pub degraded: Vec<String>,
+    pub ignored_settings: Vec<String>,
+}
+
+impl Draft {
+    #[must_use]
+    pub fn new(command: CommandText, how: How, cwd: String, proc: ProcIdentity) -> Self {
+        Self {
+            command,
+            how,
+            cwd,
+            session: None,
+            harness: None,
+            name: None,
+            tty: false,
+            redirected_to: None,
+            transcript: None,
+            transcript_cap: 64 << 20,
+            proc,
+            started: None,
+            degraded: Vec::new(),
+            ignored_settings: Vec::new(),
+        }
+    }
+}
+
+/// A job that this process owns.
+///
+/// Dropping it gives up the lease without a record: the next reader then commits `lost`. A process
+/// that forks while it has one must exec in the child, or the child keeps the lease too.
+#[derive(Debug)]
+pub struct LiveJob {
+    launch: Launch,
+    path: PathBuf,
+    dir: Arc<OwnedFd>,
+    /// `run.json` with the lock; `Some` iff the lease is held.
+    lease: Option<File>,
+    transcript: Transcript,
+    reserved: bool,
+    /// What was published and is not confirmed by the disk yet.
+    unsynced: Option<Record>,
+}
+
+impl LiveJob {
+    pub(super) fn new(
+        launch: Launch,
+        path: PathBuf,
+        dir: Arc<OwnedFd>,
+        run: File,
+        transcript: Transcript,
+    ) -> Self {
+        Self {
+            launch,
+            path,
+            dir,
+            lease: Some(run),
+            transcript,
+            reserved: false,
+            unsynced: None,
+        }
+    }
+
+    #[must_use]
+    pub fn id(&self) -> &JobId {
+        &self.launch.id
+    }
+
+    #[must_use]
+    pub fn launch(&self) -> &Launch {
+        &self.launch
+    }
+
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.path
+    }
+
+    #[must_use]
+    pub fn transcript(&mut self) -> &mut Transcript {
+        &mut self.transcript
+    }
+
+    /// Where its output can be read: its own file, or the one it shares.
+    #[must_use]
+    pub fn transcript_path(&self) -> PathBuf {
+        match &self.launch.transcript {
+            Some(path) => PathBuf::from(path),
+            None => self.path.join("out"),
+        }
+    }
+
+    /// Reserves space for the record, so that a full disk cannot keep it out. Off the critical path.
+    pub fn preallocate(&mut self) {
+        if !self.reserved {
+            self.reserved = fsx::create_at(&*self.dir, "exit.tmp")
+                .and_then(|file| fsx::reserve(&file, RESERVED))
+                .is_ok();
+        }
+        if self.launch.redirected_to.is_none() && self.launch.transcript.is_none() {
+            self.transcript.touch();
+        }
+    }
+
+    /// Asks the disk to have the launch, before anybody is told of the job.
+    pub fn sync(&self) -> Result<()> {
+        let failed = |source| Error::io("sync", &self.path, source);
+        if let Some(run) = &self.lease {
+            run.sync_all().map_err(failed)?;
+        }
+        fsx::sync_dir(&self.dir).map_err(failed)?;
+        let jobs = self.path.parent().unwrap_or(&self.path);
+        fsx::open_dir(jobs)
+            .and_then(|jobs| fsx::sync_dir(&jobs))
+            .map_err(failed)
+    }
+
+    /// The first wish for this job's end, if somebody uttered one.
+    #[must_use]
+    pub fn kill_intent(&self) -> Option<KillIntent> {
+        first_kill_intent(&self.dir)
+    }
+
+    /// Lets `ps` say that the job is stopped, or runs again. Best effort.
+    pub fn set_stopped(&mut self, signal: Option<i32>) {
+        match signal {
+            Some(signal) => {
+                drop(fsx::unlink_at(&*self.dir, "stopped"));
+                drop(files::write_new(
+                    &*self.dir,
+                    "stopped",
+                    signal.to_string().as_bytes(),
+                ));
+            }
+            None => {
+                drop(fsx::unlink_at(&*self.dir, "stopped"));
+            }
+        }
+    }
+
+    /// States the end: visible, lease given up, then confirmed by the disk.
+    ///
+    /// An error means that no record exists; the lease is kept, and the caller should try again
+    /// later. That somebody else was first is no error.
+    pub fn commit(&mut self, facts: &ExitFacts) -> Result<()> {
+        self.publish_exit(facts)?;
+        self.settle();
+        Ok(())
+    }
+
+    /// The first half of `commit`: the record is visible to every reader, the lease is free.
+    pub fn publish_exit(&mut self, facts: &ExitFacts) -> Result<()> {
+        if self.lease.is_none() {
+            return Ok(());
+        }
+        let record = record::terminal_event(
+            &self.launch,
+            facts,
+            &writer(&self.transcript_text(), &self.dir),
+        );
+        match self.try_publish(&record) {
+            Ok(published) => self.unsynced = published,
+            Err(error) => {
+                // Losing old output is better than losing the end.
+                let mut result = Err(error);
+                while let Err(error) = &result {
+                    if !files::is_full(error) || !self.transcript.give_up_space() {
+                        break;
+                    }
+                    result = self.try_publish(&record);
+                }
+                match result {
+                    Ok(published) => self.unsynced = published,
+                    Err(source) if !self.publish_by_name(&facts.outcome) => {
+                        let path = self.path.join("exit.json");
+                        return Err(Error::io("write", &path, source));
+                    }
+                    Err(_) => {}
+                }
+            }
+        }
+        self.lease = None;
+        Ok(())
+    }
+
+    /// The second half of `commit`: asks the disk to confirm. Never fails: a record that the disk
+    /// does not confirm says so in `durability`.
+    pub fn settle(&mut self) {
+        if self.launch.redirected_to.is_none() && self.launch.transcript.is_none() {
+            self.transcript.touch();
+        }
+        drop(self.transcript.sync());
+        if let Some(record) = self.unsynced.take() {
+            settle_record(&self.dir, record);
+        }
+    }
+
+    fn transcript_text(&self) -> String {
+        self.transcript_path().to_string_lossy().into_owned()
+    }
+
+    /// `Ok(None)`: somebody else committed before.
+    fn try_publish(&mut self, record: &Record) -> io::Result<Option<Record>> {
+        let attempt = self.publish_as(record, "exit.tmp");
+        match attempt {
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {
+                self.transcript.close();
+                self.publish_as(record, "exit.tmp")
+            }
+            // Whatever is wrong with that file, a fresh one may do.
+            Err(error) if !files::is_full(&error) => {
+                let fresh = format!("exit.tmp.{:08x}", fsx::random());
+                self.publish_as(record, &fresh)
+            }
+            Err(_) => self.publish_as(&record.slim(), "exit.tmp"),
+            done => done,
+        }
+    }
+
+    fn publish_as(&self, record: &Record, temporary: &str) -> io::Result<Option<Record>> {
+        let file = match fsx::open_rw_at(&*self.dir, temporary) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                fsx::create_at(&*self.dir, temporary)?
+            }
+            Err(error) => return Err(error),
+        };
+        let bytes = record.to_bytes();
+        file.write_all_at(&bytes, 0)?;
+        file.set_len(bytes.len() as u64)?;
+        match fsx::rename_new_at(&*self.dir, temporary, &*self.dir, "exit.json") {
+            Ok(()) => Ok(Some(record.clone())),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                drop(fsx::unlink_at(&*self.dir, temporary));
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The last resort on a disk that takes no byte and no inode: a file that exists gets the
+    /// outcome as its name. Readers turn it into a record as soon as there is room.
+    fn publish_by_name(&mut self, outcome: &Outcome) -> bool {
+        let name = outcome_name(outcome);
+        ["exit.tmp", "stopped", "out.1"]
+            .iter()
+            .any(|spare| fsx::rename_new_at(&*self.dir, *spare, &*self.dir, name.as_str()).is_ok())
+    }
+}
+
+/// The outcome as the name of a file.
+fn outcome_name(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Exited(code) => format!("exit.is.exited-{code}"),
+        Outcome::Signaled { signal, core } => {
+            format!(
+                "exit.is.signaled-{signal}{}",
+                if *core { "-core" } else { "" }
+            )
+        }
+        Outcome::Lost(_) => "exit.is.lost".to_owned(),
+    }
+}
+
+/// The outcome that a file's name states.
+pub(super) fn outcome_of_name(name: &str) -> Option<Outcome> {
+    let word = name.strip_prefix("exit.is.")?;
+    if let Some(code) = word.strip_prefix("exited-") {
+        return code.parse().ok().map(Outcome::Exited);
+    }
+    if word == "lost" {
+        return Some(Outcome::Lost(crate::job::LostReason::StatusUnseen));
+    }
+    let signal = word.strip_prefix("signaled-")?;
+    let (signal, core) = match signal.strip_suffix("-core") {
+        Some(signal) => (signal, true),
+        None => (signal, false),
+    };
+    let signal = signal.parse().ok()?;
+    Some(Outcome::Signaled { signal, core })
+}
+
+/// Who writes a record in this process, now.
+pub(super) fn writer(transcript: &str, dir: &OwnedFd) -> Writer {
+    use crate::sys::proc;
+    let durability = if fsx::is_volatile(dir) {
+        Durability::Boot
+    } else {
+        Durability::Disk
+    };
+    Writer {
+        uid: fsx::euid(),
+        pid: std::process::id() as i32,
+        boot_id: proc::boot_id().to_owned(),
+        timens: proc::timens(),
+        now: moment(),
+        transcript: (!transcript.is_empty()).then(|| transcript.to_owned()),
+        durability,
+    }
+}
+
+/// Confirms `exit.json`. After a failed fsync the kernel may have thrown the pages away and marked
+/// them clean, so the same file is never asked twice: the record is written again beside it and
+/// takes its place. It is the same record of the same writer, so this replaces nothing but bytes.
+pub(super) fn settle_record(dir: &OwnedFd, record: Record) {
+    let first = fsx::open_at(dir, "exit.json")
+        .and_then(|file| file.sync_all())
+        .and_then(|()| fsx::sync_dir(dir));
+    if first.is_ok() {
+        return;
+    }
+    let mut record = record;
+    for attempt in 1..=3 {
+        if attempt == 3 {
+            record.data.durability = Durability::Unsynced;
+        }
+        let name = format!("exit.tmp.{:08x}", fsx::random());
+        let written = files::write_new(dir, &name, &record.to_bytes());
+        let synced = written.and_then(|file| file.sync_all());
+        if (synced.is_ok() || attempt == 3)
+            && fsx::rename_at(dir, name.as_str(), dir, "exit.json").is_ok()
+        {
+            drop(fsx::sync_dir(dir));
+            return;
+        }
+        drop(fsx::unlink_at(dir, name.as_str()));
+    }
+}
+
+/// The lowest number that is readable: the first wish is the cause.
+pub(super) fn first_kill_intent(dir: &OwnedFd) -> Option<KillIntent> {
+    for number in 1..=super::MOST_KILLS {
+        match files::read(dir, &format!("kill.{number}.json")) {
+            Ok(Content::Bytes(bytes, _)) => {
+                if let Ok(intent) = serde_json::from_slice(&bytes) {
+                    return Some(intent);
+                }
+            }
+            Ok(Content::Unfit) => {}
+            Ok(Content::Missing) | Err(_) => return None,
+        }
+    }
+    None
+}

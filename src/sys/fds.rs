@@ -1,0 +1,287 @@
+//! Descriptors: what they are, where they point, moving and closing them.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+/// What kind of object a descriptor is open on, as far as relaying cares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Closed,
+    Pipe,
+    Socket,
+    Terminal,
+    File {
+        append: bool,
+    },
+    /// Anything else: /dev/null, other devices, directories.
+    Other,
+}
+
+/// The object behind a descriptor: device and inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Object {
+    pub dev: u64,
+    pub ino: u64,
+}
+
+fn stat(fd: RawFd) -> io::Result<libc::stat> {
+    // SAFETY: an all-zero `stat` is a valid value; it is only read after the call filled it in.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: `stat` is live and ours; a bad `fd` is reported as an error.
+    if unsafe { libc::fstat(fd, &raw mut stat) } == 0 {
+        Ok(stat)
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// Tells what `fd` is open on, without changing it.
+#[must_use]
+pub fn kind(fd: RawFd) -> Kind {
+    let Ok(stat) = stat(fd) else {
+        return Kind::Closed;
+    };
+    match stat.st_mode & libc::S_IFMT {
+        libc::S_IFIFO => Kind::Pipe,
+        libc::S_IFSOCK => Kind::Socket,
+        libc::S_IFREG => Kind::File {
+            append: status_flags(fd) & libc::O_APPEND != 0,
+        },
+        // SAFETY: `isatty` only asks; `fd` is open as `fstat` has just shown.
+        libc::S_IFCHR if unsafe { libc::isatty(fd) } == 1 => Kind::Terminal,
+        _ => Kind::Other,
+    }
+}
+
+/// The object that `fd` is open on.
+#[must_use]
+pub fn object(fd: RawFd) -> Option<Object> {
+    stat(fd).ok().map(|stat| Object {
+        dev: stat.st_dev,
+        ino: stat.st_ino,
+    })
+}
+
+fn status_flags(fd: RawFd) -> i32 {
+    // SAFETY: F_GETFL takes no pointer.
+    unsafe { libc::fcntl(fd, libc::F_GETFL) }
+}
+
+/// Whether `fd` may be written to.
+#[must_use]
+pub fn is_writable(fd: RawFd) -> bool {
+    let flags = status_flags(fd);
+    flags >= 0 && flags & libc::O_ACCMODE != libc::O_RDONLY
+}
+
+/// A close-on-exec copy of `fd` at 10 or above, out of the way of what a shell uses.
+pub fn duplicate(fd: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: F_DUPFD_CLOEXEC takes an integer.
+    let copy = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 10) };
+    if copy < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call has just made `copy`, so nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(copy) })
+}
+
+/// Fills closed standard streams, so that no descriptor of ours takes their numbers. The fillers vanish
+/// at an exec: the real shell finds the streams closed as the caller left them.
+pub fn fill_closed_streams() {
+    for fd in 0..3 {
+        if kind(fd) == Kind::Closed
+            && let Ok(null) = open_path("/dev/null", libc::O_RDWR)
+        {
+            // The lowest free number is `fd` itself, as those below it are open.
+            std::mem::forget(null);
+        }
+    }
+}
+
+/// A pipe, both ends close-on-exec: (read end, write end).
+pub fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?)
+}
+
+pub fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
+    let flags = status_flags(fd.as_raw_fd());
+    // SAFETY: F_SETFL takes an integer.
+    if unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// Opens the same pipe anew for writing, so that O_NONBLOCK does not reach the other holders.
+#[must_use]
+pub fn reopen_nonblocking(fd: RawFd) -> Option<OwnedFd> {
+    open_path(
+        &format!("/proc/self/fd/{fd}"),
+        libc::O_WRONLY | libc::O_NONBLOCK,
+    )
+    .ok()
+}
+
+/// Opens `path` close-on-exec and never as a controlling terminal.
+pub fn open_path(path: &str, flags: i32) -> io::Result<OwnedFd> {
+    let path = CString::new(path)?;
+    // SAFETY: `path` is a live C string; the flags contain no O_CREAT, so no mode is read.
+    let fd = unsafe { libc::open(path.as_ptr(), flags | libc::O_CLOEXEC | libc::O_NOCTTY) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call has just opened `fd`.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Makes `to` a copy of `from` that survives an exec.
+pub fn put(from: RawFd, to: RawFd) -> io::Result<()> {
+    let result = if from == to {
+        // SAFETY: F_SETFD takes an integer.
+        unsafe { libc::fcntl(from, libc::F_SETFD, 0) }
+    } else {
+        // SAFETY: `dup2` takes two numbers; whatever was open at `to` is given up on purpose.
+        unsafe { libc::dup2(from, to) }
+    };
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
+
+/// Closes every descriptor from `first` on except those in `keep`.
+pub fn close_all_but(first: RawFd, keep: &mut [RawFd]) {
+    keep.sort_unstable();
+    let mut next = first;
+    for &fd in keep.iter().filter(|&&fd| fd >= first) {
+        if fd > next {
+            close_range(next, fd - 1);
+        }
+        next = fd + 1;
+    }
+    close_range(next, RawFd::MAX);
+}
+
+fn close_range(first: RawFd, last: RawFd) {
+    let (low, high) = (first.unsigned_abs(), last.unsigned_abs());
+    // SAFETY: the caller gives these numbers up; no owner of ours is among them.
+    if unsafe { libc::syscall(libc::SYS_close_range, low, high, 0) } == 0 {
+        return;
+    }
+    // Kernels before 5.9 and some sandboxes lack close_range.
+    let open: Vec<RawFd> = std::fs::read_dir("/proc/self/fd")
+        .map(|entries| {
+            entries
+                .flatten()
+                .filter_map(|e| e.file_name().to_str()?.parse().ok())
+                .collect()
+        })
+        .unwrap_or_else(|_| (first..1024).collect());
+    for fd in open.into_iter().filter(|fd| (first..=last).contains(fd)) {
+        // SAFETY: as above.
+        unsafe { libc::close(fd) };
+    }
+}
+
+/// Whether nobody reads the other end of the pipe or socket any more.
+#[must_use]
+pub fn consumer_is_gone(fd: RawFd) -> bool {
+    let mut poll = libc::pollfd {
+        fd,
+        events: 0,
+        revents: 0,
+    };
+    // SAFETY: one live pollfd, no waiting.
+    let count = unsafe { libc::poll(&raw mut poll, 1, 0) };
+    count == 1 && poll.revents & (libc::POLLERR | libc::POLLHUP) != 0
+}
+
+/// Whether a small write to `fd` would not block.
+#[must_use]
+pub fn has_room(fd: RawFd) -> bool {
+    let mut poll = libc::pollfd {
+        fd,
+        events: libc::POLLOUT,
+        revents: 0,
+    };
+    // SAFETY: one live pollfd, no waiting.
+    unsafe { libc::poll(&raw mut poll, 1, 0) == 1 }
+}
+
+/// Whether `fd` of the process `pid` is the same open file description as our `own`. `None`: the
+/// kernel does not tell.
+#[must_use]
+pub fn is_same_description(own: RawFd, pid: i32, fd: RawFd) -> Option<bool> {
+    const KCMP_FILE: libc::c_int = 0;
+    let (me, own, fd) = (super::session::pid(), i64::from(own), i64::from(fd));
+    // SAFETY: kcmp takes numbers and only compares.
+    let result = unsafe { libc::syscall(libc::SYS_kcmp, me, pid, KCMP_FILE, own, fd) };
+    (result >= 0).then_some(result == 0)
+}
+
+/// The object behind descriptor `fd` of the process `pid`.
+#[must_use]
+pub fn object_of(pid: i32, fd: RawFd) -> Option<Object> {
+    use std::os::unix::fs::MetadataExt;
+    let file = std::fs::metadata(format!("/proc/{pid}/fd/{fd}")).ok()?;
+    Some(Object {
+        dev: file.dev(),
+        ino: file.ino(),
+    })
+}
+
+/// Waits until `fd` can be read, something happened on it, or `timeout_ms` passed (-1: for ever).
+#[must_use]
+pub fn wait_readable(fds: &[RawFd], timeout_ms: i32) -> Vec<bool> {
+    let mut polls: Vec<libc::pollfd> = fds
+        .iter()
+        .map(|&fd| libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        })
+        .collect();
+    let count = libc::nfds_t::try_from(polls.len()).unwrap_or(0);
+    // SAFETY: `polls` is live and has `count` entries.
+    let result = unsafe { libc::poll(polls.as_mut_ptr(), count, timeout_ms) };
+    polls
+        .iter()
+        .map(|poll| result > 0 && poll.revents != 0)
+        .collect()
+}
+
+/// Sends without blocking and without SIGPIPE, whatever the socket's own mode.
+pub fn send_nonblocking(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // SAFETY: the pointer and length are those of the live slice.
+    let sent = unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), flags) };
+    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+}
+
+/// The highest number of open files that this process may have; raises the soft limit to the hard one
+/// and returns the limits as they were, for the children.
+pub fn raise_file_limit() -> Option<libc::rlimit> {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: `limit` is live and filled in by the call.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 {
+        return None;
+    }
+    let raised = libc::rlimit {
+        rlim_cur: limit.rlim_max,
+        rlim_max: limit.rlim_max,
+    };
+    // SAFETY: `raised` is live; failure leaves the limit as it was.
+    unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const raised) };
+    Some(limit)
+}
+
+/// Lends a raw descriptor that its owner keeps open for the length of the call.
+pub fn with_borrowed<T>(fd: RawFd, use_it: impl FnOnce(BorrowedFd<'_>) -> T) -> T {
+    // SAFETY: the caller's owner outlives this call.
+    use_it(unsafe { BorrowedFd::borrow_raw(fd) })
+}

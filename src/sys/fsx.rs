@@ -1,0 +1,266 @@
+//! File calls that the standard library lacks: relative to a directory, never through a symlink,
+//! with a mode that no umask changes.
+
+use std::ffi::CStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
+
+use nix::fcntl::{AtFlags, OFlag, openat};
+use nix::sys::stat::{FchmodatFlags, FileStat, Mode, fchmod, fchmodat, fstat, mkdirat};
+use nix::unistd::{UnlinkatFlags, linkat, unlinkat};
+use nix::{NixPath, errno::Errno};
+
+const PRIVATE_FILE: Mode = Mode::from_bits_truncate(0o600);
+const PRIVATE_DIR: Mode = Mode::from_bits_truncate(0o700);
+
+/// Opens a directory itself, never what a symlink points to.
+pub fn open_dir(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    Ok(nix::fcntl::open(path, flags, Mode::empty())?)
+}
+
+pub fn open_dir_at<P: ?Sized + NixPath>(dir: impl AsFd, name: &P) -> io::Result<OwnedFd> {
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    Ok(openat(dir, name, flags, Mode::empty())?)
+}
+
+/// Makes a directory that is 0700 whatever the umask.
+pub fn make_dir_at<P: ?Sized + NixPath>(dir: impl AsFd, name: &P) -> io::Result<()> {
+    mkdirat(dir.as_fd(), name, PRIVATE_DIR)?;
+    // Glibc refuses the no-follow flag before Linux 6.6, and nobody else can write here.
+    fchmodat(dir, name, PRIVATE_DIR, FchmodatFlags::FollowSymlink)?;
+    Ok(())
+}
+
+/// Makes a new file that is 0600 whatever the umask; fails if the name is taken.
+pub fn create_at<P: ?Sized + NixPath>(dir: impl AsFd, name: &P) -> io::Result<File> {
+    let flags =
+        OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let fd = openat(dir, name, flags, PRIVATE_FILE)?;
+    fchmod(&fd, PRIVATE_FILE)?;
+    Ok(fd.into())
+}
+
+/// Opens an existing file for reading. Does not block on a FIFO that somebody put there.
+pub fn open_at<P: ?Sized + NixPath>(dir: impl AsFd, name: &P) -> io::Result<File> {
+    let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
+    Ok(openat(dir, name, flags, Mode::empty())?.into())
+}
+
+/// Opens an existing file for reading and writing.
+pub fn open_rw_at<P: ?Sized + NixPath>(dir: impl AsFd, name: &P) -> io::Result<File> {
+    let flags = OFlag::O_RDWR | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
+    Ok(openat(dir, name, flags, Mode::empty())?.into())
+}
+
+pub fn stat_of(fd: impl AsFd) -> io::Result<FileStat> {
+    Ok(fstat(fd)?)
+}
+
+/// What a name stands for, itself, not what it points to.
+pub fn stat_at<P: ?Sized + NixPath>(dir: impl AsFd, name: &P) -> io::Result<FileStat> {
+    Ok(nix::sys::stat::fstatat(
+        dir,
+        name,
+        AtFlags::AT_SYMLINK_NOFOLLOW,
+    )?)
+}
+
+/// What a path leads to.
+pub fn stat_path(path: &Path) -> io::Result<FileStat> {
+    Ok(nix::sys::stat::stat(path)?)
+}
+
+/// Asks the disk to have what a directory holds.
+pub fn sync_dir(dir: impl AsFd) -> io::Result<()> {
+    Ok(nix::unistd::fsync(dir)?)
+}
+
+#[must_use]
+pub fn is_writable(path: &Path) -> bool {
+    nix::unistd::access(path, nix::unistd::AccessFlags::W_OK).is_ok()
+}
+
+#[must_use]
+pub fn is_regular(stat: &FileStat) -> bool {
+    stat.st_mode & libc::S_IFMT == libc::S_IFREG
+}
+
+pub fn unlink_at<P: ?Sized + NixPath>(dir: impl AsFd, name: &P) -> io::Result<()> {
+    Ok(unlinkat(dir, name, UnlinkatFlags::NoRemoveDir)?)
+}
+
+pub fn remove_dir_at<P: ?Sized + NixPath>(dir: impl AsFd, name: &P) -> io::Result<()> {
+    Ok(unlinkat(dir, name, UnlinkatFlags::RemoveDir)?)
+}
+
+/// Moves, and replaces what has the new name.
+pub fn rename_at<P: ?Sized + NixPath, Q: ?Sized + NixPath>(
+    from: impl AsFd,
+    old: &P,
+    to: impl AsFd,
+    new: &Q,
+) -> io::Result<()> {
+    Ok(nix::fcntl::renameat(from, old, to, new)?)
+}
+
+/// Moves, and fails with `AlreadyExists` if the new name is taken.
+///
+/// File systems that do not know RENAME_NOREPLACE answer EINVAL. There a file is linked and its old
+/// name removed; a directory is renamed plainly, which the kernel refuses if the new name is a
+/// directory with something in it.
+pub fn rename_new_at<P: ?Sized + NixPath, Q: ?Sized + NixPath>(
+    from: impl AsFd,
+    old: &P,
+    to: impl AsFd,
+    new: &Q,
+) -> io::Result<()> {
+    let (from, to) = (from.as_fd(), to.as_fd());
+    let moved = old.with_nix_path(|old| {
+        new.with_nix_path(|new| {
+            renameat2(
+                from.as_raw_fd(),
+                old,
+                to.as_raw_fd(),
+                new,
+                libc::RENAME_NOREPLACE,
+            )
+        })
+    });
+    match moved.and_then(|inner| inner).and_then(|inner| inner) {
+        Ok(()) => Ok(()),
+        Err(Errno::EINVAL | Errno::ENOSYS | Errno::EOPNOTSUPP) => {
+            let stat = stat_at(from, old)?;
+            if stat.st_mode & libc::S_IFMT == libc::S_IFDIR {
+                return match nix::fcntl::renameat(from, old, to, new) {
+                    Err(Errno::ENOTEMPTY) => Err(Errno::EEXIST.into()),
+                    other => Ok(other?),
+                };
+            }
+            linkat(from, old, to, new, AtFlags::empty())?;
+            unlink_at(from, old)
+        }
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// By number, because musl has no such function.
+fn renameat2(from: i32, old: &CStr, to: i32, new: &CStr, flags: u32) -> nix::Result<()> {
+    // SAFETY: both paths are C strings that live until the call returns; it keeps none of them.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_renameat2,
+            from,
+            old.as_ptr(),
+            to,
+            new.as_ptr(),
+            flags,
+        )
+    };
+    Errno::result(result).map(drop)
+}
+
+/// Reserves blocks, so that a later overwrite cannot run out of space. Where the file system cannot,
+/// it writes them.
+pub fn reserve(file: &File, bytes: u32) -> io::Result<()> {
+    use std::os::unix::fs::FileExt;
+    let mode = nix::fcntl::FallocateFlags::empty();
+    match nix::fcntl::fallocate(file, mode, 0, libc::off_t::from(bytes)) {
+        Err(Errno::EOPNOTSUPP | Errno::ENOSYS) => file.write_all_at(&vec![0; bytes as usize], 0),
+        other => Ok(other?),
+    }
+}
+
+/// Whether the files there go when the machine does (tmpfs, ramfs).
+#[must_use]
+pub fn is_volatile(fd: impl AsFd) -> bool {
+    const RAMFS: i128 = 0x8584_58f6;
+    nix::sys::statfs::fstatfs(fd).is_ok_and(|fs| {
+        let kind = fs.filesystem_type();
+        kind == nix::sys::statfs::TMPFS_MAGIC || i128::from(kind.0) == RAMFS
+    })
+}
+
+/// Names in a directory, without `.` and `..`, in no order.
+pub fn names(dir: impl AsFd) -> io::Result<Vec<std::ffi::OsString>> {
+    use std::os::unix::ffi::OsStrExt;
+    // A fresh description: reading moves the offset, and others share ours.
+    let mut entries = nix::dir::Dir::openat(
+        dir,
+        c".",
+        OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC,
+        Mode::empty(),
+    )?;
+    let mut found = Vec::new();
+    for entry in entries.iter() {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if name != b"." && name != b".." {
+            found.push(std::ffi::OsStr::from_bytes(name).to_owned());
+        }
+    }
+    Ok(found)
+}
+
+/// Random bits for names. Not for secrets.
+#[must_use]
+pub fn random() -> u32 {
+    let mut bits = [0u8; 4];
+    // SAFETY: the kernel writes at most the four bytes of `bits`, which is live and writable.
+    let got = unsafe { libc::getrandom(bits.as_mut_ptr().cast(), bits.len(), libc::GRND_NONBLOCK) };
+    if got == 4 {
+        return u32::from_ne_bytes(bits);
+    }
+    super::clock::boottime().subsec_nanos() ^ std::process::id().rotate_left(16)
+}
+
+/// The effective user.
+#[must_use]
+pub fn euid() -> u32 {
+    nix::unistd::geteuid().as_raw()
+}
+
+/// Whether this program runs with more rights than its caller has: then the caller's environment
+/// must not choose our files.
+#[must_use]
+pub fn is_privileged() -> bool {
+    // SAFETY: getauxval only reads the vector that the kernel gave the process; AT_SECURE has no pointer.
+    let secure = unsafe { libc::getauxval(libc::AT_SECURE) };
+    secure != 0
+        || nix::unistd::getuid() != nix::unistd::geteuid()
+        || nix::unistd::getgid() != nix::unistd::getegid()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rename_that_refuses_to_replace() {
+        let dir = tempfile::tempdir().unwrap();
+        let fd = open_dir(dir.path()).unwrap();
+        drop(create_at(&fd, "a").unwrap());
+        drop(create_at(&fd, "b").unwrap());
+        let taken = rename_new_at(&fd, "a", &fd, "b").unwrap_err();
+        assert_eq!(taken.kind(), io::ErrorKind::AlreadyExists);
+        rename_new_at(&fd, "a", &fd, "c").unwrap();
+        let mut found = names(&fd).unwrap();
+        found.sort();
+        assert_eq!(found, ["b", "c"]);
+    }
+
+    #[test]
+    fn no_symlink_is_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let fd = open_dir(dir.path()).unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", dir.path().join("link")).unwrap();
+        std::os::unix::fs::symlink("/etc", dir.path().join("dirlink")).unwrap();
+        assert!(open_at(&fd, "link").is_err());
+        assert!(open_rw_at(&fd, "link").is_err());
+        assert!(create_at(&fd, "link").is_err());
+        assert!(open_dir_at(&fd, "dirlink").is_err());
+        assert!(open_dir(&dir.path().join("dirlink")).is_err());
+    }
+}

@@ -1,0 +1,486 @@
+//! What the kernel says of a process, and pidfds.
+//!
+//! A pid alone is nobody: (boot, pid namespace, pid, start time) is a process. `/proc/PID/stat` is
+//! read into a buffer on the stack, for these calls are on the way of every `cmd &`.
+
+use std::ffi::OsString;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::stat::Mode;
+
+/// The lines of `/proc/PID/stat` that matter here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stat {
+    pub pid: i32,
+    /// `R S D T t Z X I`, as the kernel writes it.
+    pub state: u8,
+    pub ppid: i32,
+    pub pgid: i32,
+    pub sid: i32,
+    /// Ticks since boot, as this time namespace counts them.
+    pub starttime: u64,
+    /// The wait status of a zombie. The kernel writes 0 for one that we may not inspect:
+    /// only `zombie_status` says whether it can be believed.
+    exit_code: i32,
+}
+
+impl Stat {
+    /// Ended, though its parent may not have asked yet.
+    #[must_use]
+    pub fn is_dead(&self) -> bool {
+        matches!(self.state, b'Z' | b'X' | b'x')
+    }
+
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.state == b'T'
+    }
+}
+
+/// Asks for one process. `None`: there is none, or `/proc` hides it.
+#[must_use]
+pub fn stat(pid: i32) -> Option<Stat> {
+    let mut path = [0u8; 32];
+    let path = stat_path(pid, &mut path)?;
+    let fd = open(path, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty()).ok()?;
+    // The name is at most 64 bytes, and each of the 52 fields at most 20.
+    let mut buffer = [0u8; 1536];
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match nix::unistd::read(&fd, &mut buffer[filled..]) {
+            Ok(0) => break,
+            Ok(more) => filled += more,
+            Err(Errno::EINTR) => {}
+            Err(_) => return None,
+        }
+    }
+    parse_stat(&buffer[..filled])
+}
+
+fn stat_path(pid: i32, buffer: &mut [u8; 32]) -> Option<&std::ffi::CStr> {
+    use std::io::Write;
+    let mut rest = &mut buffer[..];
+    write!(rest, "/proc/{pid}/stat\0").ok()?;
+    std::ffi::CStr::from_bytes_until_nul(buffer).ok()
+}
+
+/// The name in parentheses may hold anything, also `) R 1`: the last `)` ends it.
+fn parse_stat(line: &[u8]) -> Option<Stat> {
+    let open = line.iter().position(|&byte| byte == b'(')?;
+    let close = line.iter().rposition(|&byte| byte == b')')?;
+    let pid = number(line.get(..open)?.trim_ascii())?;
+    let mut fields = line
+        .get(close + 1..)?
+        .split(u8::is_ascii_whitespace)
+        .filter(|field| !field.is_empty());
+    let state = *fields.next()?.first()?;
+    let ppid = number(fields.next()?)?;
+    let pgid = number(fields.next()?)?;
+    let sid = number(fields.next()?)?;
+    // Field 7 is next; start time is field 22, the exit code field 52.
+    let starttime = number(fields.nth(15)?)?;
+    let exit_code = fields.nth(29).and_then(number).unwrap_or(0);
+    Some(Stat {
+        pid,
+        state,
+        ppid,
+        pgid,
+        sid,
+        starttime,
+        exit_code,
+    })
+}
+
+fn number<T: std::str::FromStr>(field: &[u8]) -> Option<T> {
+    std::str::from_utf8(field).ok()?.parse().ok()
+}
+
+#[must_use]
+pub fn starttime(pid: i32) -> Option<u64> {
+    stat(pid).map(|stat| stat.starttime)
+}
+
+/// How long ago the process started, to a hundredth of a second.
+#[must_use]
+pub fn age(stat: &Stat) -> Option<Duration> {
+    // SAFETY: takes a number; -1 means that it does not know.
+    let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    let ticks = u64::try_from(ticks).ok().filter(|ticks| *ticks > 0)?;
+    let started = Duration::from_millis(stat.starttime.saturating_mul(1000) / ticks);
+    Some(super::clock::boottime().saturating_sub(started))
+}
+
+/// The state letter.
+#[must_use]
+pub fn state(pid: i32) -> Option<u8> {
+    stat(pid).map(|stat| stat.state)
+}
+
+#[must_use]
+pub fn ppid(pid: i32) -> Option<i32> {
+    stat(pid).map(|stat| stat.ppid)
+}
+
+#[must_use]
+pub fn pgid(pid: i32) -> Option<i32> {
+    stat(pid).map(|stat| stat.pgid)
+}
+
+/// The wait status of a zombie that is not our child.
+///
+/// Where ptrace-like access is denied the kernel prints 0 instead of the status (do_task_stat). The
+/// link `ns/pid` needs the same access, so reading it proves that a 0 is a real one.
+#[must_use]
+pub fn zombie_status(pid: i32, starttime: u64) -> Option<i32> {
+    let found = stat(pid)?;
+    if found.state != b'Z' || found.starttime != starttime {
+        return None;
+    }
+    if found.exit_code == 0 && std::fs::read_link(format!("/proc/{pid}/ns/pid")).is_err() {
+        return None;
+    }
+    Some(found.exit_code)
+}
+
+/// Every process that `/proc` shows: one look, for walks over trees.
+#[must_use]
+pub fn table() -> Vec<Stat> {
+    let Ok(entries) = std::fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter_map(stat)
+        .collect()
+}
+
+/// The direct children, of all threads. Falls back to a look at every process where the kernel was
+/// built without CONFIG_PROC_CHILDREN.
+#[must_use]
+pub fn children(pid: i32) -> Vec<i32> {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    for thread in threads.flatten() {
+        match std::fs::read_to_string(thread.path().join("children")) {
+            Ok(text) => found.extend(text.split_ascii_whitespace().flat_map(str::parse::<i32>)),
+            // A thread that ended meanwhile has none; a missing file is another matter.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && thread.path().exists() => {
+                return table()
+                    .into_iter()
+                    .filter_map(|stat| (stat.ppid == pid).then_some(stat.pid))
+                    .collect();
+            }
+            Err(_) => {}
+        }
+    }
+    found
+}
+
+/// The process and all below it, parents first, from one look at the table.
+#[must_use]
+pub fn tree(root: i32) -> Vec<Stat> {
+    tree_in(&table(), root)
+}
+
+/// The same in a look taken before.
+#[must_use]
+pub fn tree_in(table: &[Stat], root: i32) -> Vec<Stat> {
+    let mut below: std::collections::HashMap<i32, Vec<&Stat>> = std::collections::HashMap::new();
+    for stat in table {
+        below.entry(stat.ppid).or_default().push(stat);
+    }
+    let mut found: Vec<Stat> = table.iter().filter(|s| s.pid == root).copied().collect();
+    let mut parents = std::collections::VecDeque::from([root]);
+    while let Some(parent) = parents.pop_front() {
+        // Removing makes a loop in a torn look harmless.
+        for stat in below.remove(&parent).unwrap_or_default() {
+            if stat.pid != root {
+                found.push(*stat);
+                parents.push_back(stat.pid);
+            }
+        }
+    }
+    found
+}
+
+/// The name of the program, at most 15 bytes.
+#[must_use]
+pub fn comm(pid: i32) -> Option<String> {
+    let name = std::fs::read(format!("/proc/{pid}/comm")).ok()?;
+    Some(String::from_utf8_lossy(name.trim_ascii_end()).into_owned())
+}
+
+#[must_use]
+pub fn exe(pid: i32) -> Option<std::path::PathBuf> {
+    std::fs::read_link(format!("/proc/{pid}/exe")).ok()
+}
+
+/// The arguments, as the process shows them.
+#[must_use]
+pub fn cmdline(pid: i32) -> Option<Vec<OsString>> {
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(format!("/proc/{pid}/cmdline")).ok()?;
+    file.take(1 << 20).read_to_end(&mut bytes).ok()?;
+    if bytes.last() == Some(&0) {
+        bytes.pop();
+    }
+    if bytes.is_empty() {
+        return None;
+    }
+    Some(
+        bytes
+            .split(|&byte| byte == 0)
+            .map(|arg| OsString::from_vec(arg.to_vec()))
+            .collect(),
+    )
+}
+
+fn namespace(path: &str) -> u64 {
+    nix::sys::stat::stat(path).map_or(0, |stat| stat.st_ino)
+}
+
+/// The inode of our pid namespace; 0 where `/proc` does not say.
+#[must_use]
+pub fn pidns() -> u64 {
+    static OURS: OnceLock<u64> = OnceLock::new();
+    *OURS.get_or_init(|| namespace("/proc/self/ns/pid"))
+}
+
+/// The inode of our time namespace; 0 where there is none.
+#[must_use]
+pub fn timens() -> u64 {
+    static OURS: OnceLock<u64> = OnceLock::new();
+    *OURS.get_or_init(|| namespace("/proc/self/ns/time"))
+}
+
+/// The inode of another process's pid namespace.
+#[must_use]
+pub fn pidns_of(pid: i32) -> Option<u64> {
+    nix::sys::stat::stat(format!("/proc/{pid}/ns/pid").as_str())
+        .ok()
+        .map(|stat| stat.st_ino)
+}
+
+/// The inode of the first pid namespace, the same on every Linux (PROC_PID_INIT_INO).
+pub const FIRST_PIDNS: u64 = 0xEFFF_FFFC;
+
+/// Names this boot of the kernel; empty where `/proc` does not say.
+#[must_use]
+pub fn boot_id() -> &'static str {
+    static ID: OnceLock<String> = OnceLock::new();
+    ID.get_or_init(|| read_line("/proc/sys/kernel/random/boot_id").unwrap_or_default())
+}
+
+/// Names this machine without giving its id away: a hash of `/etc/machine-id`, or empty.
+#[must_use]
+pub fn machine() -> &'static str {
+    use sha2::Digest;
+    static ID: OnceLock<String> = OnceLock::new();
+    ID.get_or_init(|| {
+        let Some(id) = read_line("/etc/machine-id") else {
+            return String::new();
+        };
+        let hash = sha2::Sha256::digest(format!("agent-sh:{id}"));
+        hash.iter().take(8).fold(String::new(), |mut hex, byte| {
+            use std::fmt::Write;
+            let _ = write!(hex, "{byte:02x}");
+            hex
+        })
+    })
+}
+
+fn read_line(path: &str) -> Option<String> {
+    let mut buffer = [0u8; 128];
+    let mut file = std::fs::File::open(path).ok()?;
+    let read = file.read(&mut buffer).ok()?;
+    let text = std::str::from_utf8(&buffer[..read]).ok()?.trim();
+    (!text.is_empty() && text != "uninitialized").then(|| text.to_owned())
+}
+
+/// Whether `/proc` shows us anything at all.
+#[must_use]
+pub fn is_readable() -> bool {
+    stat(std::process::id() as i32).is_some()
+}
+
+/// A handle on a process. It never means another one: signals through it cannot hit a stranger.
+pub fn pidfd_open(pid: i32) -> io::Result<OwnedFd> {
+    if pid <= 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    // SAFETY: plain numbers; the kernel makes a new descriptor or fails.
+    let fd = Errno::result(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) })?;
+    // SAFETY: the call above just made this descriptor, and nobody else knows its number.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+/// A handle on exactly this process: opened first, checked afterwards, so that a reused pid in
+/// between is noticed.
+pub fn pidfd_open_checked(pid: i32, starttime: u64) -> io::Result<OwnedFd> {
+    let fd = pidfd_open(pid)?;
+    match stat(pid) {
+        Some(found) if found.starttime == starttime => Ok(fd),
+        _ => Err(Errno::ESRCH.into()),
+    }
+}
+
+pub fn pidfd_send_signal(pidfd: impl AsFd, signal: i32) -> io::Result<()> {
+    let fd = pidfd.as_fd().as_raw_fd();
+    let no_info: *const libc::siginfo_t = std::ptr::null();
+    // SAFETY: the descriptor is borrowed and so open; a null siginfo asks the kernel to fill it in.
+    let result = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, signal, no_info, 0) };
+    Errno::result(result)?;
+    Ok(())
+}
+
+/// `struct pidfd_info` of linux/pidfd.h, in its first size (PIDFD_INFO_SIZE_VER0, 64 bytes).
+#[repr(C)]
+#[derive(Default)]
+struct PidfdInfo {
+    mask: u64,
+    cgroup: u64,
+    pid: u32,
+    tgid: u32,
+    ppid: u32,
+    ids: [u32; 8],
+    exit_code: i32,
+}
+
+const PIDFD_INFO_EXIT: u64 = 1 << 3;
+/// `_IOWR(0xFF, 11, struct pidfd_info)`
+const PIDFD_GET_INFO: u64 = 3 << 30 | (size_of::<PidfdInfo>() as u64) << 16 | 0xFF << 8 | 11;
+
+/// The wait status of a process that was reaped by its parent, whoever that was (Linux 6.15).
+/// `None`: it still runs or is a zombie, or the kernel cannot say.
+#[must_use]
+pub fn pidfd_exit_status(pidfd: impl AsFd) -> Option<i32> {
+    let mut info = PidfdInfo {
+        mask: PIDFD_INFO_EXIT,
+        ..PidfdInfo::default()
+    };
+    let fd = pidfd.as_fd().as_raw_fd();
+    // SAFETY: the request number carries the size of `PidfdInfo`, and `info` is a live one that the
+    // kernel fills in.
+    let result = unsafe { libc::ioctl(fd, PIDFD_GET_INFO as _, &raw mut info) };
+    (result == 0 && info.mask & PIDFD_INFO_EXIT != 0).then_some(info.exit_code)
+}
+
+/// Blocks until the process has ended. `false`: the time is over first.
+pub fn pidfd_wait(pidfd: impl AsFd, timeout: Option<Duration>) -> io::Result<bool> {
+    let deadline = timeout.map(|timeout| super::clock::boottime() + timeout);
+    loop {
+        let left = match deadline {
+            None => PollTimeout::NONE,
+            Some(end) => {
+                let left = end.saturating_sub(super::clock::boottime());
+                // Rounded up, or the last millisecond would be spent spinning.
+                let ms = left.as_micros().div_ceil(1000).min(i32::MAX as u128);
+                PollTimeout::try_from(ms as i32).unwrap_or(PollTimeout::MAX)
+            }
+        };
+        let mut fds = [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut fds, left) {
+            Ok(0) if deadline.is_some_and(|end| super::clock::boottime() >= end) => {
+                return Ok(false);
+            }
+            Ok(0) | Err(Errno::EINTR) => {}
+            Ok(_) => return Ok(true),
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn names_cannot_forge_fields() {
+        let tail = format!("1 2 3 0 -1{} 777{} 10752", " 0".repeat(13), " 0".repeat(29));
+        for name in ["sh", ") R 9", "a b", "((", ""] {
+            let stat = parse_stat(format!("42 ({name}) Z {tail}\n").as_bytes()).unwrap();
+            assert_eq!(
+                (stat.pid, stat.state, stat.ppid, stat.pgid, stat.sid),
+                (42, b'Z', 1, 2, 3),
+                "{name}"
+            );
+            assert_eq!((stat.starttime, stat.exit_code), (777, 42 << 8), "{name}");
+        }
+        for broken in ["", "42", "42 (sh", "42 (sh)", "42 (sh) R 1 2"] {
+            assert_eq!(parse_stat(broken.as_bytes()), None, "{broken}");
+        }
+    }
+
+    #[test]
+    fn our_own_facts() {
+        let me = std::process::id() as i32;
+        let stat = stat(me).unwrap();
+        assert_eq!(stat.pid, me);
+        assert_eq!(stat.ppid, std::os::unix::process::parent_id() as i32);
+        assert!(stat.starttime > 0 && !stat.is_dead());
+        assert_eq!(boot_id().len(), 36);
+        assert_eq!(pidns_of(me), Some(pidns()));
+        assert!(tree(me).iter().any(|found| found.pid == me));
+        assert!(table().len() > 1);
+        assert!(is_readable());
+    }
+
+    #[test]
+    fn the_status_of_a_process_by_every_road() {
+        for (script, status) in [
+            ("exit 42", 42 << 8),
+            ("exit 0", 0),
+            ("kill -9 $$", 9),
+            ("kill -15 $$", 15),
+        ] {
+            let mut child = Command::new("sh")
+                .args(["-c", &format!("read x; {script}")])
+                .stdin(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let pid = child.id() as i32;
+            let start = starttime(pid).unwrap();
+            let fd = pidfd_open_checked(pid, start).unwrap();
+            assert!(pidfd_open_checked(pid, start + 1).is_err());
+            assert!(!pidfd_wait(&fd, Some(Duration::ZERO)).unwrap());
+            assert_eq!(pidfd_exit_status(&fd), None);
+            assert_eq!(zombie_status(pid, start), None);
+            assert!(children(std::process::id() as i32).contains(&pid));
+            drop(child.stdin.take());
+            assert!(pidfd_wait(&fd, None).unwrap());
+            assert_eq!(zombie_status(pid, start), Some(status), "{script}");
+            assert_eq!(zombie_status(pid, start + 1), None);
+            child.wait().unwrap();
+            match pidfd_exit_status(&fd) {
+                Some(seen) => assert_eq!(seen, status, "{script}"),
+                None => eprintln!("skipped: this kernel has no PIDFD_INFO_EXIT"),
+            }
+            assert!(pidfd_send_signal(&fd, 0).is_err());
+        }
+    }
+
+    #[test]
+    fn a_signal_through_a_pidfd() {
+        let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+        let fd = pidfd_open(child.id() as i32).unwrap();
+        assert_eq!(
+            comm(child.id() as i32).as_deref().map(|c| c.is_empty()),
+            Some(false)
+        );
+        pidfd_send_signal(&fd, libc::SIGTERM).unwrap();
+        assert!(pidfd_wait(&fd, None).unwrap());
+        child.wait().unwrap();
+        assert!(pidfd_open(-1).is_err() && pidfd_open(0).is_err());
+    }
+}

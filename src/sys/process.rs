@@ -1,0 +1,323 @@
+//! Forking, exec'ing and waiting. No thread exists in any process that forks here.
+
+use std::ffi::{CStr, CString, OsStr, c_char};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+pub enum Forked {
+    Parent(i32),
+    Child,
+}
+
+/// Forks. The caller is single-threaded, so the child may go on as an ordinary program.
+pub fn fork() -> io::Result<Forked> {
+    // SAFETY: no other thread exists before the last fork of a process (an invariant of the crate),
+    // so no lock can be held by a thread that the child lacks.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(Forked::Child),
+        pid => Ok(Forked::Parent(pid)),
+    }
+}
+
+/// Forks by the bare system call: right in a child of [`spawn_sharing`], where the C library's fork
+/// would run its handlers on memory that is the parent's too.
+pub fn child_fork() -> io::Result<Forked> {
+    // SAFETY: no flags but the exit signal: the kernel copies this process. It is single-threaded.
+    match unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(Forked::Child),
+        pid => Ok(Forked::Parent(i32::try_from(pid).unwrap_or(-1))),
+    }
+}
+
+/// The stack of a child of [`spawn_sharing`]; only touched pages cost anything.
+const STACK: usize = 1024 * 1024;
+
+extern "C" fn call<F: FnMut() -> i32>(child: *mut libc::c_void) -> libc::c_int {
+    // SAFETY: `spawn_sharing` passes its own argument, which outlives the child's use of it because
+    // the parent is suspended until the child has exec'd or ended.
+    let child = unsafe { &mut *child.cast::<F>() };
+    child()
+}
+
+/// Runs `child` in a child process that shares our memory (as `vfork` does) on a stack of its own,
+/// and comes back when it has exec'd or ended. Nothing is copied, so it is several times as fast as a
+/// fork. The child's result is its exit code; what it writes to its captures is seen by the parent.
+pub fn spawn_sharing<F: FnMut() -> i32>(child: &mut F) -> io::Result<i32> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK | libc::MAP_NORESERVE;
+    // SAFETY: a new anonymous mapping touches nothing that exists.
+    let stack = unsafe { libc::mmap(std::ptr::null_mut(), STACK, protection, flags, -1, 0) };
+    if stack == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the end of the mapping, where a stack that grows down begins.
+    let top = unsafe { stack.cast::<u8>().add(STACK) };
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+    // SAFETY: the child runs on its own stack while this thread, the only one, is suspended.
+    let pid = unsafe { libc::clone(call::<F>, top.cast(), flags, (&raw mut *child).cast()) };
+    let result = if pid < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(pid)
+    };
+    // SAFETY: the child has left this memory: it exec'd or ended.
+    unsafe { libc::munmap(stack, STACK) };
+    result
+}
+
+/// Ends this process at once: no exit handlers, no buffers, no destructors.
+pub fn exit_now(code: i32) -> ! {
+    // SAFETY: takes a number and does not return.
+    unsafe { libc::_exit(code) }
+}
+
+/// A program image ready to be exec'd: everything that allocates is done before the fork.
+pub struct Image {
+    path: CString,
+    /// Owns what `argv_pointers` points to.
+    _argv: Vec<CString>,
+    /// Owns the entries of `env_pointers` that are not the process's own environment.
+    _env: Vec<CString>,
+    argv_pointers: Vec<*const c_char>,
+    env_pointers: Vec<*const c_char>,
+}
+
+/// Bytes as a C string; a NUL inside, which no argument from an exec can have, ends it.
+#[must_use]
+pub fn c_string(bytes: &[u8]) -> CString {
+    let end = bytes
+        .iter()
+        .position(|&byte| byte == 0)
+        .unwrap_or(bytes.len());
+    CString::new(&bytes[..end]).unwrap_or_default()
+}
+
+unsafe extern "C" {
+    static environ: *const *const c_char;
+}
+
+/// The entries of this process's environment, exactly as they came (also without a `=`).
+fn environment_entries() -> Vec<*const c_char> {
+    let mut entries = Vec::with_capacity(64);
+    // SAFETY: reading the pointer; nobody changes the environment in this program.
+    let mut next = unsafe { environ };
+    if next.is_null() {
+        return entries;
+    }
+    loop {
+        // SAFETY: the vector ends with a null pointer, which has not been passed.
+        let entry = unsafe { *next };
+        if entry.is_null() {
+            return entries;
+        }
+        entries.push(entry);
+        // SAFETY: the entry was not the last one.
+        next = unsafe { next.add(1) };
+    }
+}
+
+impl Image {
+    /// `path` with `argv`, in this process's environment plus `extra` (`NAME=value`, replacing).
+    #[must_use]
+    pub fn new(path: &Path, argv: &[impl AsRef<OsStr>], extra: &[Vec<u8>]) -> Self {
+        let argv: Vec<CString> = argv
+            .iter()
+            .map(|arg| c_string(arg.as_ref().as_bytes()))
+            .collect();
+        let env: Vec<CString> = extra.iter().map(|entry| c_string(entry)).collect();
+        let name_of = |entry: &[u8]| {
+            entry
+                .iter()
+                .position(|&b| b == b'=')
+                .map_or(entry.len(), |at| at + 1)
+        };
+        let mut env_pointers = environment_entries();
+        env_pointers.retain(|&entry| {
+            // SAFETY: the entries are C strings of the environment, which stays as it is.
+            let entry = unsafe { CStr::from_ptr(entry) }.to_bytes();
+            !extra
+                .iter()
+                .any(|new| entry.starts_with(&new[..name_of(new)]))
+        });
+        env_pointers.extend(env.iter().map(|entry| entry.as_ptr()));
+        env_pointers.push(std::ptr::null());
+        let mut argv_pointers: Vec<*const c_char> = argv.iter().map(|arg| arg.as_ptr()).collect();
+        argv_pointers.push(std::ptr::null());
+        Self {
+            path: c_string(path.as_os_str().as_bytes()),
+            _argv: argv,
+            _env: env,
+            argv_pointers,
+            env_pointers,
+        }
+    }
+
+    /// Replaces this process; returns only when that failed. Async-signal-safe.
+    #[must_use]
+    pub fn child_exec(&self) -> io::Error {
+        // SAFETY: both vectors end with a null pointer and point to live C strings.
+        unsafe {
+            libc::execve(
+                self.path.as_ptr(),
+                self.argv_pointers.as_ptr(),
+                self.env_pointers.as_ptr(),
+            )
+        };
+        io::Error::last_os_error()
+    }
+}
+
+/// What a wait found out about a child, without consuming it.
+#[derive(Clone, Copy, Debug)]
+pub struct Change {
+    pub pid: i32,
+    pub kind: ChangeKind,
+    pub usage: Usage,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangeKind {
+    /// The wait status, as `waitpid` encodes it.
+    Ended(i32),
+    Stopped(i32),
+    Continued,
+}
+
+/// Resources used by an ended child and its own waited-for children.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    pub user_ms: u64,
+    pub sys_ms: u64,
+    pub max_rss_kib: u64,
+}
+
+fn wait_raw(kind: libc::idtype_t, id: libc::id_t, options: i32) -> io::Result<Option<Change>> {
+    // SAFETY: all-zero values of both structures are valid; the call fills them in.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    // SAFETY: as above.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // The libc wrapper drops the fifth argument; the kernel fills in the usage also with WNOWAIT.
+    // SAFETY: both pointers are to live structures of the kernel's layout.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_waitid,
+            kind,
+            id,
+            &raw mut info,
+            options,
+            &raw mut usage,
+        )
+    };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: after a successful waitid the SIGCHLD fields are valid (all zero if nothing changed).
+    let pid = unsafe { info.si_pid() };
+    if pid == 0 {
+        return Ok(None);
+    }
+    // SAFETY: as above.
+    let status = unsafe { info.si_status() };
+    let kind = match info.si_code {
+        libc::CLD_EXITED => ChangeKind::Ended((status & 0xff) << 8),
+        libc::CLD_KILLED => ChangeKind::Ended(status & 0x7f),
+        libc::CLD_DUMPED => ChangeKind::Ended(status & 0x7f | 0x80),
+        libc::CLD_CONTINUED => ChangeKind::Continued,
+        _ => ChangeKind::Stopped(status),
+    };
+    let ms = |time: libc::timeval| {
+        time.tv_sec.unsigned_abs() * 1000 + u64::try_from(time.tv_usec / 1000).unwrap_or(0)
+    };
+    let usage = Usage {
+        user_ms: ms(usage.ru_utime),
+        sys_ms: ms(usage.ru_stime),
+        max_rss_kib: usage.ru_maxrss.unsigned_abs(),
+    };
+    Ok(Some(Change { pid, kind, usage }))
+}
+
+/// An ended child, left unreaped: "acknowledge after commit". `Err(ECHILD)`: there is no child at all.
+pub fn peek_ended() -> io::Result<Option<Change>> {
+    wait_raw(
+        libc::P_ALL,
+        0,
+        libc::WEXITED | libc::WNOHANG | libc::WNOWAIT,
+    )
+}
+
+/// The same for one child by its pidfd; `Err(ECHILD)`: it is not our child.
+pub fn peek_child(pidfd: BorrowedFd<'_>) -> io::Result<Option<Change>> {
+    let id = libc::id_t::try_from(pidfd.as_raw_fd()).map_err(io::Error::other)?;
+    wait_raw(
+        libc::P_PIDFD,
+        id,
+        libc::WEXITED | libc::WNOHANG | libc::WNOWAIT,
+    )
+}
+
+/// A child that stopped or continued since the last call; consumed.
+pub fn take_stop() -> Option<Change> {
+    wait_raw(
+        libc::P_ALL,
+        0,
+        libc::WSTOPPED | libc::WCONTINUED | libc::WNOHANG,
+    )
+    .ok()
+    .flatten()
+}
+
+/// Reaps an ended child.
+pub fn reap(pid: i32) {
+    let Ok(id) = libc::id_t::try_from(pid) else {
+        return;
+    };
+    // A failure means that it is gone already.
+    drop(wait_raw(libc::P_PID, id, libc::WEXITED | libc::WNOHANG));
+}
+
+/// Waits for a child to end, reaps it and gives its wait status.
+pub fn wait_for(pid: i32) -> Option<i32> {
+    let id = libc::id_t::try_from(pid).ok()?;
+    loop {
+        match wait_raw(libc::P_PID, id, libc::WEXITED) {
+            Ok(Some(Change {
+                kind: ChangeKind::Ended(status),
+                ..
+            })) => return Some(status),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            _ => return None,
+        }
+    }
+}
+
+/// Puts back the limit on open files. Async-signal-safe.
+pub fn child_set_file_limit(limit: &libc::rlimit) {
+    // SAFETY: the structure is live; failure leaves the limit higher than the caller's.
+    unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, limit) };
+}
+
+/// Writes bytes from a child that may not allocate. Async-signal-safe.
+pub fn child_write(fd: i32, bytes: &[u8]) {
+    // SAFETY: the pointer and length are those of the live slice.
+    unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) };
+}
+
+/// Waits until a byte can be read from `fd`; false when the other end was closed instead.
+#[must_use]
+pub fn child_wait_gate(fd: i32) -> bool {
+    let mut byte = 0u8;
+    loop {
+        // SAFETY: one live byte.
+        let count = unsafe { libc::read(fd, (&raw mut byte).cast(), 1) };
+        if count >= 0 {
+            return count == 1;
+        }
+        if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+            return false;
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Pseudo-terminals for jobs: a leader that the supervisor reads and a follower that the job writes.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use super::fds;
+
+/// Wide enough that ordinary build output is not broken, and what most programs are tested with.
+const ROWS: u16 = 24;
+const COLUMNS: u16 = 120;
+
+/// Both ends of a pseudo-terminal, and the follower's path for the job to open.
+pub struct Pty {
+    pub leader: OwnedFd,
+    /// Kept open so that the leader reports no hang-up while the job has its output closed.
+    pub follower: OwnedFd,
+    pub path: String,
+}
+
+/// Opens a pseudo-terminal that passes the job's bytes on untranslated.
+pub fn open() -> io::Result<Pty> {
+    let leader = fds::open_path("/dev/ptmx", libc::O_RDWR | libc::O_NONBLOCK)?;
+    let unlocked: libc::c_int = 0;
+    // SAFETY: TIOCSPTLCK reads one int, which is live.
+    if unsafe { libc::ioctl(leader.as_raw_fd(), libc::TIOCSPTLCK, &raw const unlocked) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let mut number: libc::c_uint = 0;
+    // SAFETY: TIOCGPTN writes one unsigned int, which is live.
+    if unsafe { libc::ioctl(leader.as_raw_fd(), libc::TIOCGPTN, &raw mut number) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let path = format!("/dev/pts/{number}");
+    let flags = libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC;
+    // SAFETY: TIOCGPTPEER takes open flags as its integer argument.
+    let fd = unsafe { libc::ioctl(leader.as_raw_fd(), libc::TIOCGPTPEER, flags) };
+    let follower = if fd >= 0 {
+        // SAFETY: the call has just opened `fd`.
+        unsafe { OwnedFd::from_raw_fd(fd) }
+    } else {
+        fds::open_path(&path, libc::O_RDWR)?
+    };
+    make_transparent(&follower)?;
+    Ok(Pty {
+        leader,
+        follower,
+        path,
+    })
+}
+
+/// Clears OPOST: the transcript holds what the job wrote, and ONLCR would halve the speed. Clears
+/// ECHO: what is sent to a job is not part of what it said.
+fn make_transparent(follower: &OwnedFd) -> io::Result<()> {
+    // SAFETY: an all-zero termios is a valid value that the next call overwrites.
+    let mut mode: libc::termios = unsafe { std::mem::zeroed() };
+    // SAFETY: `mode` is live and the descriptor is a terminal.
+    if unsafe { libc::tcgetattr(follower.as_raw_fd(), &raw mut mode) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    mode.c_oflag &= !libc::OPOST;
+    mode.c_lflag &= !(libc::ECHO | libc::ECHONL);
+    // SAFETY: as above.
+    if unsafe { libc::tcsetattr(follower.as_raw_fd(), libc::TCSANOW, &raw const mode) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let size = libc::winsize {
+        ws_row: ROWS,
+        ws_col: COLUMNS,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    // SAFETY: TIOCSWINSZ reads one winsize, which is live. A refusal leaves the size at 0x0.
+    unsafe { libc::ioctl(follower.as_raw_fd(), libc::TIOCSWINSZ, &raw const size) };
+    Ok(())
+}
+
+/// Makes the follower at `fd` the controlling terminal of this new session. Async-signal-safe.
+pub fn child_make_controlling(fd: i32) {
+    // SAFETY: TIOCSCTTY takes an integer; failure leaves the session without a terminal.
+    unsafe { libc::ioctl(fd, libc::TIOCSCTTY, 0) };
+}

@@ -1,0 +1,139 @@
+//! Sessions, process groups, the controlling terminal, the subreaper bit, the process title.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+use super::fds;
+use super::signal;
+
+/// The controlling terminal of this process, if it has one.
+#[must_use]
+pub fn controlling_terminal() -> Option<OwnedFd> {
+    fds::open_path("/dev/tty", libc::O_RDWR).ok()
+}
+
+/// The terminal's foreground process group.
+#[must_use]
+pub fn foreground_group(terminal: &impl AsRawFd) -> Option<i32> {
+    // SAFETY: the descriptor is open for as long as the borrow.
+    let group = unsafe { libc::tcgetpgrp(terminal.as_raw_fd()) };
+    (group > 0).then_some(group)
+}
+
+/// Makes `group` the terminal's foreground group, also from the background. Async-signal-safe.
+pub fn child_take_terminal(terminal: i32, group: i32) {
+    signal::block(&[libc::SIGTTOU]);
+    // SAFETY: plain numbers; failure (the terminal is gone) leaves things as they are.
+    unsafe { libc::tcsetpgrp(terminal, group) };
+}
+
+#[must_use]
+pub fn own_group() -> i32 {
+    // SAFETY: takes nothing, cannot fail.
+    unsafe { libc::getpgrp() }
+}
+
+#[must_use]
+pub fn own_session() -> i32 {
+    // SAFETY: 0 means this process; cannot fail.
+    unsafe { libc::getsid(0) }
+}
+
+#[must_use]
+pub fn pid() -> i32 {
+    // SAFETY: takes nothing, cannot fail.
+    unsafe { libc::getpid() }
+}
+
+#[must_use]
+pub fn parent_pid() -> i32 {
+    // SAFETY: takes nothing, cannot fail.
+    unsafe { libc::getppid() }
+}
+
+#[must_use]
+pub fn uid() -> u32 {
+    // SAFETY: takes nothing, cannot fail.
+    unsafe { libc::getuid() }
+}
+
+/// The process group of `pid`.
+#[must_use]
+pub fn group_of(pid: i32) -> Option<i32> {
+    // SAFETY: plain number.
+    let group = unsafe { libc::getpgid(pid) };
+    (group > 0).then_some(group)
+}
+
+/// Starts a new session. Async-signal-safe.
+pub fn child_new_session() -> io::Result<()> {
+    // SAFETY: takes nothing.
+    if unsafe { libc::setsid() } < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
+
+/// Starts a new process group in the session. Async-signal-safe.
+pub fn child_new_group() {
+    // SAFETY: zeros mean this process.
+    unsafe { libc::setpgid(0, 0) };
+}
+
+/// Makes this process the one that orphans among its descendants are handed to.
+pub fn become_subreaper() -> io::Result<()> {
+    // SAFETY: PR_SET_CHILD_SUBREAPER takes an integer.
+    if unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+static ARGUMENTS: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
+static ARGUMENTS_LENGTH: AtomicUsize = AtomicUsize::new(0);
+
+/// Remembers where the kernel put the argument strings, so that [`set_title`] can overwrite them.
+///
+/// # Safety
+/// `argv` must be the vector that `main` got, with `argc` entries.
+pub unsafe fn remember_arguments(argc: i32, argv: *const *const std::ffi::c_char) {
+    let Some(last) = usize::try_from(argc)
+        .ok()
+        .and_then(|count| count.checked_sub(1))
+    else {
+        return;
+    };
+    // SAFETY: `main`'s vector has an entry 0, as `argc` is at least 1.
+    let start = unsafe { *argv };
+    // SAFETY: `last` is the index of the last entry.
+    let last = unsafe { argv.add(last) };
+    // SAFETY: the vector has that entry.
+    let end = unsafe { *last };
+    // SAFETY: every entry is a C string.
+    let end_length = unsafe { libc::strlen(end) };
+    let length = (end as usize).saturating_sub(start as usize) + end_length;
+    ARGUMENTS.store(start.cast_mut().cast(), Ordering::Relaxed);
+    ARGUMENTS_LENGTH.store(length, Ordering::Relaxed);
+}
+
+/// Replaces what `ps` and `pkill -f` see of this process. A supervisor must not carry the command's
+/// text: an agent that cleans up with `pkill -f 'npm run dev'` means the server, not its supervisor.
+pub fn set_title(title: &str) {
+    if let Ok(name) = std::ffi::CString::new(title) {
+        // SAFETY: PR_SET_NAME reads at most 16 bytes of a live C string.
+        unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr(), 0, 0, 0) };
+    }
+    let start = ARGUMENTS.swap(std::ptr::null_mut(), Ordering::Relaxed);
+    let length = ARGUMENTS_LENGTH.load(Ordering::Relaxed);
+    if start.is_null() {
+        return;
+    }
+    let count = title.len().min(length.saturating_sub(1));
+    // SAFETY: the area belongs to this process, is writable, and all who read the arguments hold
+    // copies of them by now (`std::env::args_os` copies).
+    unsafe { std::ptr::write_bytes(start, 0, length) };
+    // SAFETY: as above; `count` is within both areas, which do not overlap.
+    unsafe { std::ptr::copy_nonoverlapping(title.as_ptr(), start, count) };
+}

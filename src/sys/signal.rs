@@ -1,0 +1,196 @@
+//! Signals: the state the caller left them in, taking them as descriptors, and dying by one.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// The highest signal number on Linux.
+pub const LAST: i32 = 64;
+
+/// The mask and dispositions as they were at some moment, to be put back in a child.
+#[derive(Clone)]
+pub struct Saved {
+    mask: libc::sigset_t,
+    ignored: u64,
+}
+
+impl Saved {
+    /// Notes the mask and which of `signals` are ignored now.
+    #[must_use]
+    pub fn now(signals: &[i32]) -> Self {
+        let mut mask = empty_set();
+        // SAFETY: a null new set means "only ask"; `mask` is live.
+        unsafe { libc::sigprocmask(libc::SIG_SETMASK, std::ptr::null(), &raw mut mask) };
+        let ignored = signals
+            .iter()
+            .filter(|&&s| is_ignored(s))
+            .fold(0, |bits, &s| bits | bit(s));
+        Self { mask, ignored }
+    }
+
+    #[must_use]
+    pub fn was_ignored(&self, signal: i32) -> bool {
+        self.ignored & bit(signal) != 0
+    }
+
+    /// Puts the noted state back for `signals`, then the mask. Async-signal-safe.
+    pub fn child_restore(&self, signals: &[i32]) {
+        for &signal in signals {
+            set_disposition(
+                signal,
+                if self.was_ignored(signal) {
+                    libc::SIG_IGN
+                } else {
+                    libc::SIG_DFL
+                },
+            );
+        }
+        // SAFETY: the noted mask is a valid set; a null old set means "do not tell".
+        unsafe {
+            libc::sigprocmask(
+                libc::SIG_SETMASK,
+                &raw const self.mask,
+                std::ptr::null_mut(),
+            )
+        };
+    }
+}
+
+fn bit(signal: i32) -> u64 {
+    1u64 << (signal - 1).clamp(0, 63)
+}
+
+fn empty_set() -> libc::sigset_t {
+    // SAFETY: an all-zero sigset_t is a valid value on Linux, and sigemptyset makes it so anyway.
+    let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: `set` is live.
+    unsafe { libc::sigemptyset(&raw mut set) };
+    set
+}
+
+fn set_of(signals: &[i32]) -> libc::sigset_t {
+    let mut set = empty_set();
+    for &signal in signals {
+        // SAFETY: `set` is live; a bad number is refused.
+        unsafe { libc::sigaddset(&raw mut set, signal) };
+    }
+    set
+}
+
+/// Whether `signal` is ignored by this process now.
+#[must_use]
+pub fn is_ignored(signal: i32) -> bool {
+    // SAFETY: an all-zero sigaction is a valid value.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: a null new action means "only ask"; `action` is live.
+    let result = unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) };
+    result == 0 && action.sa_sigaction == libc::SIG_IGN
+}
+
+fn set_disposition(signal: i32, handler: libc::sighandler_t) {
+    // SAFETY: only SIG_IGN and SIG_DFL are ever passed, so no code of ours runs in a handler.
+    unsafe { libc::signal(signal, handler) };
+}
+
+pub fn ignore(signals: &[i32]) {
+    signals
+        .iter()
+        .for_each(|&signal| set_disposition(signal, libc::SIG_IGN));
+}
+
+pub fn reset(signals: &[i32]) {
+    signals
+        .iter()
+        .for_each(|&signal| set_disposition(signal, libc::SIG_DFL));
+}
+
+pub fn block(signals: &[i32]) {
+    let set = set_of(signals);
+    // SAFETY: `set` is live; a null old set means "do not tell".
+    unsafe { libc::sigprocmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
+}
+
+pub fn unblock(signals: &[i32]) {
+    let set = set_of(signals);
+    // SAFETY: as in `block`.
+    unsafe { libc::sigprocmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut()) };
+}
+
+/// A descriptor from which blocked `signals` are read.
+pub struct SignalFd(OwnedFd);
+
+/// One signal that arrived: its number, who sent it, and whether the kernel itself did.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrived {
+    pub signal: i32,
+    pub sender: i32,
+    pub by_kernel: bool,
+}
+
+impl SignalFd {
+    pub fn new(signals: &[i32]) -> io::Result<Self> {
+        block(signals);
+        let set = set_of(signals);
+        // SAFETY: `set` is live; -1 asks for a new descriptor.
+        let fd =
+            unsafe { libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the call has just made `fd`.
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// The next signal that is waiting, if any.
+    #[must_use]
+    pub fn next(&self) -> Option<Arrived> {
+        // SAFETY: an all-zero signalfd_siginfo is a valid value.
+        let mut info: libc::signalfd_siginfo = unsafe { std::mem::zeroed() };
+        let size = size_of_val(&info);
+        // SAFETY: `info` is live and `size` bytes long.
+        let count = unsafe { libc::read(self.0.as_raw_fd(), (&raw mut info).cast(), size) };
+        (usize::try_from(count) == Ok(size)).then(|| Arrived {
+            signal: info.ssi_signo.cast_signed(),
+            sender: info.ssi_pid.cast_signed(),
+            by_kernel: info.ssi_code == libc::SI_KERNEL,
+        })
+    }
+}
+
+impl AsRawFd for SignalFd {
+    fn as_raw_fd(&self) -> i32 {
+        self.0.as_raw_fd()
+    }
+}
+
+/// Ends this process by `signal`, as the real shell ended, without leaving a second core file.
+pub fn die_by(signal: i32) {
+    let none = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: `none` is live.
+    unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const none) };
+    reset(&[signal]);
+    // SAFETY: plain numbers. The signal stays pending while blocked and strikes at the unblock.
+    unsafe { libc::kill(super::session::pid(), signal) };
+    unblock(&[signal]);
+}
+
+/// Stops this process as `signal` would have.
+pub fn stop_self() {
+    // SAFETY: plain numbers.
+    unsafe { libc::kill(super::session::pid(), libc::SIGSTOP) };
+}
+
+/// Sends `signal` to the process group `group`. Refuses the groups that mean "everybody" or "mine".
+pub fn kill_group(group: i32, signal: i32) -> io::Result<()> {
+    if group <= 1 {
+        return Err(io::Error::from(io::ErrorKind::InvalidInput));
+    }
+    // SAFETY: plain numbers.
+    if unsafe { libc::kill(-group, signal) } == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}

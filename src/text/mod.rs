@@ -1,0 +1,215 @@
+//! Text of strangers: what a job printed and what a command said, made fit to be shown and stored.
+//!
+//! Pure, and total: any bytes in, no panic, no failure. Redaction is written by hand because it runs
+//! on the way of every `cmd &`, where compiling regular expressions would cost more than the job.
+
+mod escapes;
+mod redact;
+mod secrets;
+
+pub use escapes::StripEscapes;
+pub use redact::redact;
+
+/// Text that is safe on a terminal and in a notice: of all control characters only newline and tab
+/// survive, escape sequences are removed, characters that reorder or hide text are written as
+/// `<U+202E>`, and what is no UTF-8 becomes U+FFFD. A carriage return before a newline goes; any
+/// other becomes a newline, so that a progress bar stays readable.
+#[must_use]
+pub fn sanitize(bytes: &[u8]) -> String {
+    let mut plain = Vec::with_capacity(bytes.len());
+    StripEscapes::new().push(bytes, &mut plain);
+    let text = String::from_utf8_lossy(&plain);
+    let mut clean = String::with_capacity(text.len());
+    let mut letters = text.chars().peekable();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\n' | '\t' => clean.push(letter),
+            '\r' => {
+                while letters.next_if_eq(&'\r').is_some() {}
+                if letters.peek().is_some_and(|&next| next != '\n') {
+                    clean.push('\n');
+                }
+            }
+            _ if letter.is_control() => {}
+            _ if misleads(letter) => {
+                use std::fmt::Write;
+                let _ = write!(clean, "<U+{:04X}>", u32::from(letter));
+            }
+            _ => clean.push(letter),
+        }
+    }
+    clean
+}
+
+/// Characters that change how the text around them reads: bidirectional controls, line and
+/// paragraph separators, invisible tags and fillers.
+fn misleads(letter: char) -> bool {
+    matches!(letter,
+        '\u{061C}' | '\u{200B}' | '\u{200E}' | '\u{200F}' | '\u{2028}'..='\u{202E}'
+        | '\u{2060}'..='\u{206F}' | '\u{FEFF}' | '\u{FFF9}'..='\u{FFFB}' | '\u{E0000}'..='\u{E007F}')
+}
+
+/// One line of at most `max_chars` characters; white space is folded and an ellipsis marks the cut.
+#[must_use]
+pub fn shorten(text: &str, max_chars: usize) -> String {
+    let clean = sanitize(text.as_bytes());
+    let mut line = String::new();
+    let mut length = 0;
+    for word in clean.split_whitespace() {
+        if !line.is_empty() {
+            line.push(' ');
+            length += 1;
+        }
+        line.push_str(word);
+        length += word.chars().count();
+        if length > max_chars {
+            break;
+        }
+    }
+    if length <= max_chars {
+        return line;
+    }
+    let mut cut: String = line.chars().take(max_chars.saturating_sub(1)).collect();
+    cut.truncate(cut.trim_end().len());
+    if max_chars > 0 {
+        cut.push('…');
+    }
+    cut
+}
+
+/// The last `max_bytes` of a text, cut at a character.
+#[must_use]
+pub fn last_bytes(text: &str, max_bytes: usize) -> &str {
+    let mut from = text.len().saturating_sub(max_bytes);
+    while !text.is_char_boundary(from) {
+        from += 1;
+    }
+    &text[from..]
+}
+
+/// The first `max_bytes` of a text, cut at a character.
+#[must_use]
+pub fn first_bytes(text: &str, max_bytes: usize) -> &str {
+    let mut to = text.len().min(max_bytes);
+    while !text.is_char_boundary(to) {
+        to -= 1;
+    }
+    &text[..to]
+}
+
+/// An argument as a shell would read it back: bare where that is safe, in single quotes otherwise.
+#[must_use]
+pub fn quote(arg: &[u8]) -> String {
+    let text = String::from_utf8_lossy(arg);
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"%+,-./:=@_^".contains(&byte);
+    // `=` in a first word would make it an assignment and `~` is expanded; neither is bare at the start.
+    if !text.is_empty() && text.bytes().all(is_plain) && !text.starts_with('=') {
+        return text.into_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+/// The arguments of a command as one line of shell text.
+pub fn quote_all<T: AsRef<[u8]>>(args: impl IntoIterator<Item = T>) -> String {
+    let words: Vec<String> = args.into_iter().map(|arg| quote(arg.as_ref())).collect();
+    words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sanitized() {
+        for (bytes, clean) in [
+            (&b"plain\n\ttext"[..], "plain\n\ttext"),
+            (b"\x1b[31mred\x1b[0m", "red"),
+            (b"\x1b]52;c;ZXZpbA==\x07x", "x"),
+            (b"\x1b]0;title\x1b\\x", "x"),
+            (b"\x1bPq#0;2\x1b\\x", "x"),
+            (b"a\x00b\x08c\x7fd", "abcd"),
+            (b"50%\r100%\r\n", "50%\n100%\n"),
+            (b"a\r\r\nb\r", "a\nb"),
+            ("a\u{9b}31mb".as_bytes(), "ab"),
+            ("a\u{85}b\u{90}x\u{9c}c".as_bytes(), "abc"),
+            ("\u{202e}evil\u{2028}".as_bytes(), "<U+202E>evil<U+2028>"),
+            (
+                "\u{200b}\u{feff}\u{e0041}".as_bytes(),
+                "<U+200B><U+FEFF><U+E0041>",
+            ),
+            (b"\xff\xfeok\xc3", "\u{fffd}\u{fffd}ok\u{fffd}"),
+            ("naïve 日本 🦀".as_bytes(), "naïve 日本 🦀"),
+            (b"cut \x1b[3", "cut "),
+        ] {
+            assert_eq!(sanitize(bytes), clean, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_dangerous_survives_any_bytes() {
+        let mut state = 1u64;
+        for _ in 0..2000 {
+            let bytes: Vec<u8> = (0..64)
+                .map(|_| {
+                    state = state
+                        .wrapping_mul(6_364_136_223_846_793_005)
+                        .wrapping_add(1);
+                    let byte = (state >> 56) as u8;
+                    if byte.is_multiple_of(5) {
+                        b"\x1b[]P\\\x07\x9b\xc2;m"[byte as usize % 10]
+                    } else {
+                        byte
+                    }
+                })
+                .collect();
+            let clean = sanitize(&bytes);
+            assert!(
+                clean
+                    .chars()
+                    .all(|c| c == '\n' || c == '\t' || !(c.is_control() || misleads(c))),
+                "{bytes:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn shortened() {
+        for (text, max, line) in [
+            ("npm run dev", 20, "npm run dev"),
+            ("a\n  b\tc", 20, "a b c"),
+            ("0123456789", 5, "0123…"),
+            ("ab cdef", 4, "ab…"),
+            ("日本語テキスト", 4, "日本語…"),
+            ("", 4, ""),
+            ("abc", 0, ""),
+            ("abc", 3, "abc"),
+        ] {
+            assert_eq!(shorten(text, max), line, "{text} {max}");
+        }
+        assert_eq!(last_bytes("aé", 1), "");
+        assert_eq!(last_bytes("aé", 2), "é");
+        assert_eq!(first_bytes("éa", 1), "");
+        assert_eq!(first_bytes("éa", 9), "éa");
+    }
+
+    #[test]
+    fn quoted_only_where_needed() {
+        for (arg, text) in [
+            (&b"npm"[..], "npm"),
+            (b"--port=80", "--port=80"),
+            (b"a b", "'a b'"),
+            (b"", "''"),
+            (b"it's", r"'it'\''s'"),
+            (b"$HOME", "'$HOME'"),
+            (b"*", "'*'"),
+            (b"~/x", "'~/x'"),
+            (b"=x", "'=x'"),
+            (b"a\nb", "'a\nb'"),
+            (b"#x", "'#x'"),
+            ("é".as_bytes(), "'é'"),
+        ] {
+            assert_eq!(quote(arg), text);
+        }
+        assert_eq!(quote_all(["sh", "-c", "a b"]), "sh -c 'a b'");
+    }
+}
