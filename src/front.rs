@@ -1,0 +1,376 @@
+//! The front: the process that the harness started. It stands for `sh -c`: finds the real shell,
+//! hands the work to a supervisor, passes signals on, and ends as the shell ended.
+//!
+//! Nothing here may be slow: every command of an agent goes through it. Whatever fails before the
+//! real shell runs ends in running the real shell on the untouched text, in this very process.
+
+use std::cell::Cell;
+use std::ffi::OsString;
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+use crate::error::{Error, Result};
+use crate::handoff::{
+    Address, FrontLink, RunJob, SUPERVISOR_VARIABLE, SupervisorLink, ToFront, ToSupervisor, Work,
+};
+use crate::invocation::{Form, OWN_NAME, ShellCall};
+use crate::session::own_command;
+use crate::settings::{self, Settings};
+use crate::shell::{self, Ourselves, RealShell};
+use crate::sys::affinity::Affinity;
+use crate::sys::process::{self, Forked, Image};
+use crate::sys::signal::{self, SignalFd};
+use crate::sys::{fds, proc, session};
+use crate::text::quote_all;
+use crate::{message, plan, rewrite};
+
+/// Signals that go on to the foreground.
+const FORWARDED: &[i32] = &[
+    libc::SIGTERM,
+    libc::SIGINT,
+    libc::SIGHUP,
+    libc::SIGQUIT,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+];
+
+/// How often and how long apart a fork is tried when the system has no room for a process.
+const FORK_TRIES: u32 = 3;
+const FORK_PAUSE_MS: i32 = 50;
+
+/// Runs a shell call to its end and gives the exit code, or dies as the real shell died.
+pub fn stand_in(call: ShellCall, supervise: fn(Work) -> !) -> u8 {
+    let saved = signal::Saved::now(crate::handoff::CHANGED_SIGNALS);
+    fds::fill_closed_streams();
+    let settings = read_settings();
+    let ourselves = Ourselves::find();
+    let path = std::env::var_os("PATH");
+    let real = match shell::find(&call, settings.shell.as_deref(), path.as_ref(), &ourselves) {
+        Ok(real) => real,
+        Err(error) => return message::error(&error),
+    };
+    let untouched = real_argv(&call, &real);
+    if call.form == Form::Untouched {
+        return run_in_place(&real, &untouched);
+    }
+    let argv = match call.form {
+        Form::Command { index } => rewritten(&untouched, index + 1, &real, &ourselves),
+        _ => None,
+    };
+    if nested_supervisor().is_some() {
+        return run_in_place(&real, argv.as_ref().unwrap_or(&untouched));
+    }
+    let command = match call.form {
+        Form::Command { index } => own_command(call.args[index].as_bytes()).into_owned(),
+        _ => untouched.join(std::ffi::OsStr::new(" ")).into_vec(),
+    };
+    let has_spots = argv.is_some();
+    let work = Work {
+        shell: real.path.clone(),
+        argv: argv.unwrap_or_else(|| untouched.clone()),
+        untouched: untouched.clone(),
+        has_spots,
+        command,
+        settings,
+        saved,
+        affinity: None,
+        caller: session::parent_pid(),
+        ourselves: ourselves.path().to_owned(),
+        terminal: session::controlling_terminal(),
+        link: None,
+        run: None,
+    };
+    match hand_off(work, supervise) {
+        Some(link) => attend(link, true),
+        None => run_in_place(&real, &untouched),
+    }
+}
+
+/// Starts a command as a job (`agent-sh run`) and gives the verb's exit code: with `wait` the job's
+/// own, else 0 once it is published.
+pub fn run_job(
+    mut argv: Vec<OsString>,
+    is_text: bool,
+    run: RunJob,
+    supervise: fn(Work) -> !,
+) -> Result<u8> {
+    let saved = signal::Saved::now(crate::handoff::CHANGED_SIGNALS);
+    fds::fill_closed_streams();
+    let settings = read_settings();
+    let ourselves = Ourselves::find();
+    let path = std::env::var_os("PATH");
+    let words = argv.iter().map(|word| word.as_bytes());
+    let command = if is_text {
+        argv[0].clone().into_vec()
+    } else {
+        quote_all(words).into_bytes()
+    };
+    let program = if is_text {
+        let call = ShellCall {
+            stands_for: None,
+            disguised: false,
+            argv0: OsString::from(OWN_NAME),
+            args: vec![OsString::from("-c"), argv[0].clone()],
+            form: Form::Command { index: 1 },
+        };
+        let real = shell::find(&call, settings.shell.as_deref(), path.as_ref(), &ourselves)?;
+        argv = real_argv(&call, &real);
+        argv = rewritten(&argv, 2, &real, &ourselves).unwrap_or(argv);
+        real.path
+    } else {
+        shell::find_program(&argv[0]).ok_or_else(|| Error::Start {
+            program: PathBuf::from(&argv[0]),
+            source: std::io::Error::from_raw_os_error(libc::ENOENT),
+        })?
+    };
+    let work = Work {
+        shell: program,
+        untouched: argv.clone(),
+        argv,
+        has_spots: false,
+        command,
+        settings,
+        saved,
+        affinity: None,
+        caller: session::parent_pid(),
+        ourselves: ourselves.path().to_owned(),
+        terminal: session::controlling_terminal(),
+        link: None,
+        run: Some(run),
+    };
+    let link = hand_off(work, supervise).ok_or_else(|| Error::Failed {
+        text: "cannot start a supervisor: no process can be forked".to_owned(),
+        hint: None,
+    })?;
+    Ok(attend(link, false))
+}
+
+/// Settings from the environment and the user's file; bad ones are noted, not fatal.
+#[must_use]
+pub fn read_settings() -> Settings {
+    let env = |name: &str| std::env::var_os(name);
+    let text = settings::config_path(env).and_then(|path| std::fs::read_to_string(path).ok());
+    Settings::read(env, text.as_deref())
+}
+
+/// The real shell's argv: argv[0] as it came, or its own name when we were called by ours.
+fn real_argv(call: &ShellCall, real: &RealShell) -> Vec<OsString> {
+    let base = PathBuf::from(&call.argv0);
+    let own = call.stands_for.is_none() || base.file_name().is_some_and(|n| n == OWN_NAME);
+    let argv0 = if own {
+        OsString::from(&real.name)
+    } else {
+        call.argv0.clone()
+    };
+    std::iter::once(argv0)
+        .chain(call.args.iter().cloned())
+        .collect()
+}
+
+/// The argv with its text rewritten, if the text starts jobs.
+fn rewritten(
+    argv: &[OsString],
+    index: usize,
+    real: &RealShell,
+    ourselves: &Ourselves,
+) -> Option<Vec<OsString>> {
+    let dialect = real.dialect?;
+    let text = argv[index].as_bytes();
+    // Most commands have none, and need no scanner to tell.
+    if !text.contains(&b'&') {
+        return None;
+    }
+    let plan = plan::plan(text, dialect);
+    let launcher = ourselves.path().as_os_str().as_bytes();
+    let new = rewrite::rewrite(text, &plan, dialect, launcher)?;
+    let mut argv = argv.to_vec();
+    argv[index] = OsString::from_vec(new);
+    Some(argv)
+}
+
+/// The live supervisor that this process descends from, if the environment names one.
+#[must_use]
+pub fn nested_supervisor() -> Option<Address> {
+    let text = std::env::var_os(SUPERVISOR_VARIABLE)?;
+    let address = Address::from_text(text.to_str()?)?;
+    if address.pidns != proc::pidns() || proc::starttime(address.pid) != Some(address.starttime) {
+        return None;
+    }
+    // The variable may have travelled to a tree of its own (a terminal server, a remote call): only
+    // descendants are caught by the supervisor's reaper net.
+    let mut pid = session::parent_pid();
+    for _ in 0..512 {
+        if pid == address.pid {
+            return Some(address);
+        }
+        if pid <= 1 {
+            return None;
+        }
+        pid = proc::ppid(pid)?;
+    }
+    None
+}
+
+/// Becomes the real shell. Returns only when that failed.
+fn run_in_place(real: &RealShell, argv: &[OsString]) -> u8 {
+    let error = Image::new(&real.path, argv, &[]).child_exec();
+    message::error(&Error::Start {
+        program: real.path.clone(),
+        source: error,
+    })
+}
+
+/// Starts the supervisor as a grandchild whose parent is gone at once, so that init is its parent and
+/// no walk from the front finds it. The child in between only lives for two system calls and shares
+/// our memory meanwhile.
+pub fn hand_off(mut work: Work, supervise: fn(Work) -> !) -> Option<SupervisorLink> {
+    let (answers, their_answers) = fds::pipe().ok()?;
+    let (their_requests, requests) = fds::pipe().ok()?;
+    let saved = work.saved.clone();
+    signal::block(FORWARDED);
+    // With SIGCHLD ignored the kernel would reap for us, and nobody could be waited for.
+    signal::reset(&[libc::SIGCHLD]);
+    let affinity = Affinity::pin();
+    work.affinity = affinity.clone();
+    let has_terminal = work.terminal.is_some();
+    // Taken in the supervisor, which has a copy; ours is dropped below.
+    let mut slot = Some((work, their_requests, their_answers));
+    // Set by the middle process in our own memory. Only it says whether a supervisor exists: a command
+    // must never run twice because its starter was killed at the wrong moment.
+    let forked = Cell::new(false);
+    let mut middle = || {
+        // With a controlling terminal the shell has to stay in this session; the supervisor leaves it
+        // after it forked the shell.
+        if !has_terminal {
+            drop(session::child_new_session());
+        }
+        match process::child_fork() {
+            Ok(Forked::Child) => {
+                let Some((mut work, requests, answers)) = slot.take() else {
+                    process::exit_now(1)
+                };
+                work.link = Some(FrontLink::new(requests, answers));
+                supervise(work)
+            }
+            Ok(Forked::Parent(_)) => {
+                forked.set(true);
+                0
+            }
+            Err(_) => 1,
+        }
+    };
+    for _ in 0..FORK_TRIES {
+        if let Ok(pid) = process::spawn_sharing(&mut middle) {
+            process::wait_for(pid);
+        }
+        if forked.get() {
+            return Some(SupervisorLink::new(answers, requests));
+        }
+        drop(fds::wait_readable(&[], FORK_PAUSE_MS));
+    }
+    if let Some(affinity) = affinity {
+        affinity.child_restore();
+    }
+    saved.child_restore(crate::handoff::CHANGED_SIGNALS);
+    None
+}
+
+/// Waits for the supervisor's word, passing signals on, and ends as the shell ended.
+/// `keys`: the shell has the terminal, so that Ctrl-C reaches it without us.
+pub fn attend(mut link: SupervisorLink, keys: bool) -> u8 {
+    let Ok(signals) = SignalFd::new(FORWARDED) else {
+        return 125;
+    };
+    let terminal = session::controlling_terminal();
+    let mut shell: Option<(i32, Option<std::os::fd::OwnedFd>)> = None;
+    loop {
+        let ready = fds::wait_readable(&[link.answers.as_raw_fd(), signals.as_raw_fd()], -1);
+        if ready[1] {
+            while let Some(arrived) = signals.next() {
+                // Ctrl-C and Ctrl-\\ reached the terminal's foreground group, which is the shell's. A
+                // hang-up comes to us alone if we lead the session.
+                let key = keys && matches!(arrived.signal, libc::SIGINT | libc::SIGQUIT);
+                if !(arrived.by_kernel && terminal.is_some() && key) {
+                    let (signal, sender) = (arrived.signal, arrived.sender);
+                    link.tell(ToSupervisor::Signal { signal, sender });
+                }
+            }
+        }
+        if !ready[0] {
+            continue;
+        }
+        match link.hear() {
+            Ok(ToFront::Started(pid)) => shell = Some((pid, proc::pidfd_open(pid).ok())),
+            Ok(ToFront::Stopped(signal)) => {
+                let group = shell.as_ref().map_or(0, |(pid, _)| *pid);
+                stop_with_shell(terminal.as_ref(), group, signal);
+                link.tell(ToSupervisor::Continue);
+            }
+            Ok(ToFront::Say(text)) => {
+                signal::ignore(&[libc::SIGPIPE]);
+                drop(std::io::stderr().write_all(&text));
+            }
+            Ok(ToFront::Job(text)) => drop(std::io::stdout().write_all(&text)),
+            Ok(ToFront::Done(status)) => {
+                take_terminal_back(terminal.as_ref(), shell.map_or(0, |(pid, _)| pid));
+                return end_like(status);
+            }
+            Ok(ToFront::Failed(errno)) => return failed_to_start(errno),
+            Err(_) => return supervisor_died(shell),
+        }
+    }
+}
+
+fn end_like(status: i32) -> u8 {
+    use crate::job::Outcome;
+    let outcome = Outcome::from_wait_status(status);
+    if let Outcome::Signaled { signal, .. } = outcome {
+        signal::die_by(signal);
+    }
+    outcome.shell_code()
+}
+
+fn failed_to_start(errno: i32) -> u8 {
+    let source = std::io::Error::from_raw_os_error(errno);
+    message::error(&Error::Sys {
+        what: "start the real shell",
+        source,
+    });
+    if errno == libc::ENOENT { 127 } else { 126 }
+}
+
+/// Without its supervisor the shell's output goes nowhere: end it, and say what happened.
+fn supervisor_died(shell: Option<(i32, Option<std::os::fd::OwnedFd>)>) -> u8 {
+    if let Some((_, Some(pidfd))) = shell {
+        drop(proc::pidfd_send_signal(&pidfd, libc::SIGTERM));
+    }
+    message::error(&Error::Failed {
+        text: "the supervisor of this command was killed; the command was ended".to_owned(),
+        hint: None,
+    })
+}
+
+/// The shell was stopped at the terminal: stop likewise, so that whoever started us sees it, and when
+/// continued in the foreground give the terminal back to the shell.
+fn stop_with_shell(terminal: Option<&impl AsRawFd>, group: i32, signal_number: i32) {
+    take_terminal_back(terminal, group);
+    signal::reset(&[signal_number]);
+    signal::stop_self();
+    if let Some(terminal) = terminal
+        && session::foreground_group(terminal) == Some(session::own_group())
+        && group > 0
+    {
+        session::child_take_terminal(terminal.as_raw_fd(), group);
+    }
+}
+
+fn take_terminal_back(terminal: Option<&impl AsRawFd>, group: i32) {
+    if let Some(terminal) = terminal
+        && group > 0
+        && session::foreground_group(terminal) == Some(group)
+    {
+        session::child_take_terminal(terminal.as_raw_fd(), session::own_group());
+    }
+}

@@ -1,0 +1,455 @@
+//! What processes of ours say to each other: front ↔ supervisor over two pipes that only they hold,
+//! and launcher → supervisor over a pipe that descendants reach through `/proc`.
+//!
+//! There is no named socket or FIFO: inside some sandboxes they cannot be made, and after a SIGKILL
+//! they would stay behind. `AGENT_SH_SUPERVISOR` holds the supervisor's pid, start time, pid
+//! namespace and the number of the descriptor; opening `/proc/PID/fd/N` opens that very pipe, for
+//! processes of the same user alone.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::settings::Settings;
+use crate::sys::affinity::Affinity;
+use crate::sys::signal::Saved;
+
+/// The variable that tells descendants about their supervisor.
+pub const SUPERVISOR_VARIABLE: &str = "AGENT_SH_SUPERVISOR";
+/// The variable that tells a job its own id.
+pub const JOB_VARIABLE: &str = "AGENT_SH_JOB";
+
+/// Signals whose state the front or the supervisor changes, to be put back for the real shell.
+pub const CHANGED_SIGNALS: &[i32] = &[
+    libc::SIGTERM,
+    libc::SIGINT,
+    libc::SIGHUP,
+    libc::SIGQUIT,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGPIPE,
+    libc::SIGCHLD,
+    libc::SIGTSTP,
+    libc::SIGTTIN,
+    libc::SIGTTOU,
+];
+
+/// What the front hands to the supervisor, by forking.
+pub struct Work {
+    /// The real shell's path, and its argv: rewritten if the text starts jobs.
+    pub shell: PathBuf,
+    pub argv: Vec<OsString>,
+    /// The argv as it came, for when the rewritten one is refused by the kernel.
+    pub untouched: Vec<OsString>,
+    /// Whether `argv` was rewritten, so that jobs are to register.
+    pub has_spots: bool,
+    /// The command as it came, for records.
+    pub command: Vec<u8>,
+    pub settings: Settings,
+    /// Signals as the harness left them.
+    pub saved: Saved,
+    /// `Some` while the start is kept on one processor; to be given back to the shell.
+    pub affinity: Option<Affinity>,
+    /// The process that started the front.
+    pub caller: i32,
+    /// The path of this program.
+    pub ourselves: PathBuf,
+    /// `Some` iff the front has a controlling terminal.
+    pub terminal: Option<OwnedFd>,
+    /// `Some` in the supervisor, and as long as the front is to be told something.
+    pub link: Option<FrontLink>,
+    /// `Some` for `agent-sh run`: the command is itself a job.
+    pub run: Option<RunJob>,
+}
+
+/// What `agent-sh run` adds to a command.
+#[derive(Clone, Debug, Default)]
+pub struct RunJob {
+    pub name: Option<String>,
+    pub session: Option<String>,
+    pub cwd: Option<PathBuf>,
+    /// Its stdin is the pseudo-terminal, which is its controlling one.
+    pub interactive: bool,
+    pub timeout: Option<Duration>,
+    /// The front stays and its stdout gets the job's output.
+    pub wait: bool,
+    /// The id is printed as JSON.
+    pub json: bool,
+}
+
+/// Pagers would wait for a person at the terminal that a job is given.
+const PAGERS: [&str; 4] = ["PAGER", "GIT_PAGER", "MANPAGER", "SYSTEMD_PAGER"];
+
+/// The variables that a job gets beyond the caller's, as `NAME=value`.
+#[must_use]
+pub fn job_environment(id: &str, tty: bool) -> Vec<Vec<u8>> {
+    let mut extra = Vec::new();
+    if !id.is_empty() {
+        extra.push(format!("{JOB_VARIABLE}={id}").into_bytes());
+    }
+    if tty {
+        let unset = PAGERS
+            .iter()
+            .filter(|name| std::env::var_os(name).is_none());
+        extra.extend(unset.map(|name| format!("{name}=cat").into_bytes()));
+    }
+    extra
+}
+
+/// From the supervisor to the front.
+#[derive(Debug, PartialEq, Eq)]
+pub enum ToFront {
+    /// The real shell runs; its pid, which is also its process group.
+    Started(i32),
+    /// The real shell was stopped by this signal (terminals only).
+    Stopped(i32),
+    /// Print this on stderr.
+    Say(Vec<u8>),
+    /// Print this on stdout: the job that `agent-sh run` started.
+    Job(Vec<u8>),
+    /// The real shell ended with this wait status and its output is delivered: end likewise.
+    Done(i32),
+    /// The real shell could not be started, errno says why.
+    Failed(i32),
+}
+
+/// From the front to the supervisor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ToSupervisor {
+    /// A signal came for the foreground, from this process.
+    Signal { signal: i32, sender: i32 },
+    /// The front was stopped with the shell and goes on: let the shell go on.
+    Continue,
+}
+
+impl ToFront {
+    fn encode(&self) -> Vec<u8> {
+        let (tag, value, text): (u8, i32, &[u8]) = match self {
+            Self::Started(pid) => (b's', *pid, &[]),
+            Self::Stopped(signal) => (b't', *signal, &[]),
+            Self::Say(text) => (b'a', 0, text),
+            Self::Job(id) => (b'j', 0, id),
+            Self::Done(status) => (b'd', *status, &[]),
+            Self::Failed(errno) => (b'f', *errno, &[]),
+        };
+        let length = u32::try_from(text.len()).unwrap_or(0);
+        let mut frame = Vec::with_capacity(9 + text.len());
+        frame.push(tag);
+        frame.extend(value.to_le_bytes());
+        frame.extend(length.to_le_bytes());
+        frame.extend(&text[..length as usize]);
+        frame
+    }
+}
+
+/// The supervisor's end.
+pub struct FrontLink {
+    pub requests: OwnedFd,
+    answers: File,
+}
+
+impl FrontLink {
+    #[must_use]
+    pub fn new(requests: OwnedFd, answers: OwnedFd) -> Self {
+        Self {
+            requests,
+            answers: File::from(answers),
+        }
+    }
+
+    /// Tells the front; one that is gone needs to be told nothing.
+    pub fn tell(&mut self, message: &ToFront) {
+        drop(self.answers.write_all(&message.encode()));
+    }
+
+    #[must_use]
+    pub fn descriptors(&self) -> [i32; 2] {
+        [self.requests.as_raw_fd(), self.answers.as_raw_fd()]
+    }
+
+    /// What the front says next; `None` when it is gone.
+    pub fn hear(&self) -> Option<ToSupervisor> {
+        let mut frame = [0u8; 9];
+        match nix::unistd::read(&self.requests, &mut frame) {
+            Ok(9) => {}
+            _ => return None,
+        }
+        let number = |at: usize| {
+            i32::from_le_bytes([frame[at], frame[at + 1], frame[at + 2], frame[at + 3]])
+        };
+        Some(match frame[0] {
+            b'c' => ToSupervisor::Continue,
+            _ => ToSupervisor::Signal {
+                signal: number(1),
+                sender: number(5),
+            },
+        })
+    }
+}
+
+/// The front's end.
+pub struct SupervisorLink {
+    pub answers: File,
+    requests: File,
+}
+
+impl SupervisorLink {
+    #[must_use]
+    pub fn new(answers: OwnedFd, requests: OwnedFd) -> Self {
+        Self {
+            answers: File::from(answers),
+            requests: File::from(requests),
+        }
+    }
+
+    /// Frames are shorter than PIPE_BUF, so they arrive whole.
+    pub fn tell(&mut self, message: ToSupervisor) {
+        let (tag, first, second) = match message {
+            ToSupervisor::Signal { signal, sender } => (b's', signal, sender),
+            ToSupervisor::Continue => (b'c', 0, 0),
+        };
+        let mut frame = [0u8; 9];
+        frame[0] = tag;
+        frame[1..5].copy_from_slice(&first.to_le_bytes());
+        frame[5..9].copy_from_slice(&second.to_le_bytes());
+        drop(self.requests.write_all(&frame));
+    }
+
+    /// What the supervisor says next; an error when it is gone.
+    pub fn hear(&mut self) -> io::Result<ToFront> {
+        let mut head = [0u8; 9];
+        self.answers.read_exact(&mut head)?;
+        let value = i32::from_le_bytes([head[1], head[2], head[3], head[4]]);
+        let length = u32::from_le_bytes([head[5], head[6], head[7], head[8]]);
+        let mut text = vec![0u8; length as usize];
+        self.answers.read_exact(&mut text)?;
+        Ok(match head[0] {
+            b's' => ToFront::Started(value),
+            b't' => ToFront::Stopped(value),
+            b'a' => ToFront::Say(text),
+            b'j' => ToFront::Job(text),
+            b'd' => ToFront::Done(value),
+            _ => ToFront::Failed(value),
+        })
+    }
+}
+
+/// Where a descendant finds its supervisor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Address {
+    pub pid: i32,
+    pub starttime: u64,
+    pub pidns: u64,
+    pub fd: i32,
+}
+
+impl Address {
+    #[must_use]
+    pub fn to_text(self) -> String {
+        format!("{}.{}.{}.{}", self.pid, self.starttime, self.pidns, self.fd)
+    }
+
+    #[must_use]
+    pub fn from_text(text: &str) -> Option<Self> {
+        let mut parts = text.split('.');
+        let address = Self {
+            pid: parts.next()?.parse().ok()?,
+            starttime: parts.next()?.parse().ok()?,
+            pidns: parts.next()?.parse().ok()?,
+            fd: parts.next()?.parse().ok()?,
+        };
+        (parts.next().is_none() && address.pid > 1 && address.fd >= 0).then_some(address)
+    }
+
+    #[must_use]
+    pub fn pipe_path(self) -> String {
+        format!("/proc/{}/fd/{}", self.pid, self.fd)
+    }
+}
+
+/// A request to make a process a job. Encoded in at most PIPE_BUF bytes, so that it arrives whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Register {
+    /// `How` as a word.
+    pub how: String,
+    /// The process that becomes the job.
+    pub pid: i32,
+    /// The process that waits for the answer, and its descriptor to write it to.
+    pub answer_pid: i32,
+    pub answer_fd: i32,
+    /// Whether the job sets itself up by exec (it can start a session), not as a forked subshell.
+    pub exec: bool,
+    /// The command as people should see it.
+    pub text: Vec<u8>,
+}
+
+/// Longest text in a request; what is longer is cut.
+const TEXT_LIMIT: usize = 3000;
+
+impl Register {
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let text = &self.text[..self.text.len().min(TEXT_LIMIT)];
+        let mut frame = format!(
+            "{}\0{}\0{}\0{}\0{}\0",
+            self.how,
+            self.pid,
+            self.answer_pid,
+            self.answer_fd,
+            u8::from(self.exec)
+        )
+        .into_bytes();
+        frame.extend(text);
+        let length = u16::try_from(frame.len()).unwrap_or(u16::MAX);
+        let mut whole = length.to_le_bytes().to_vec();
+        whole.append(&mut frame);
+        whole
+    }
+
+    /// Takes one request off the front of `bytes`.
+    pub fn decode(bytes: &mut Vec<u8>) -> Option<Self> {
+        let length = usize::from(u16::from_le_bytes([*bytes.first()?, *bytes.get(1)?]));
+        if bytes.len() < 2 + length {
+            return None;
+        }
+        let frame: Vec<u8> = bytes.drain(..2 + length).skip(2).collect();
+        let mut parts = frame.splitn(6, |&byte| byte == 0);
+        let mut word = || String::from_utf8(parts.next()?.to_vec()).ok();
+        let (how, pid, answer_pid, answer_fd, exec) = (word()?, word()?, word()?, word()?, word()?);
+        Some(Self {
+            how,
+            pid: pid.parse().ok()?,
+            answer_pid: answer_pid.parse().ok()?,
+            answer_fd: answer_fd.parse().ok()?,
+            exec: exec == "1",
+            text: parts.next()?.to_vec(),
+        })
+    }
+}
+
+/// The answer to a [`Register`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Registered {
+    /// The job's id; empty when nothing can be recorded.
+    pub id: String,
+    /// What to open for the streams to be replaced; empty: none.
+    pub output: String,
+    /// Whether stdout and stderr are to be replaced.
+    pub stdout: bool,
+    pub stderr: bool,
+    /// Whether the output is a terminal, so that pagers must be kept from waiting for a person.
+    pub tty: bool,
+    /// Whether the caller of it all had INT and QUIT ignored.
+    pub int_ignored: bool,
+    pub quit_ignored: bool,
+    /// Whether the shell has a controlling terminal whose hang-up a forked subshell must survive.
+    pub hangups: bool,
+    /// The real shell, for scripts without a `#!` line.
+    pub shell: String,
+}
+
+impl Registered {
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let flags = [
+            self.stdout,
+            self.stderr,
+            self.tty,
+            self.int_ignored,
+            self.quit_ignored,
+            self.hangups,
+        ];
+        let flags: String = flags
+            .iter()
+            .map(|&flag| if flag { '1' } else { '0' })
+            .collect();
+        format!("{}\0{}\0{flags}\0{}\n", self.id, self.output, self.shell).into_bytes()
+    }
+
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let text = std::str::from_utf8(bytes).ok()?.strip_suffix('\n')?;
+        let mut parts = text.splitn(4, '\0');
+        let (id, output, flags) = (parts.next()?, parts.next()?, parts.next()?.as_bytes());
+        let flag = |at: usize| flags.get(at) == Some(&b'1');
+        Some(Self {
+            id: id.to_owned(),
+            output: output.to_owned(),
+            stdout: flag(0),
+            stderr: flag(1),
+            tty: flag(2),
+            int_ignored: flag(3),
+            quit_ignored: flag(4),
+            hangups: flag(5),
+            shell: parts.next()?.to_owned(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_round_trip_and_reject_nonsense() {
+        let address = Address {
+            pid: 42,
+            starttime: 7,
+            pidns: 4_026_531_836,
+            fd: 12,
+        };
+        assert_eq!(Address::from_text(&address.to_text()), Some(address));
+        for bad in [
+            "",
+            "1.2.3.4",
+            "42.7.9",
+            "42.7.9.-1",
+            "42.7.9.3.1",
+            "x.7.9.3",
+            "-5.1.1.1",
+        ] {
+            assert_eq!(Address::from_text(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn requests_arrive_whole_one_after_the_other() {
+        let one = Register {
+            how: "nohup".into(),
+            pid: 5,
+            answer_pid: 6,
+            answer_fd: 7,
+            exec: true,
+            text: b"sleep \xff 1".to_vec(),
+        };
+        let two = Register {
+            text: vec![b'x'; 9000],
+            ..one.clone()
+        };
+        let mut bytes = one.encode();
+        assert!(two.encode().len() <= 4096, "more than PIPE_BUF");
+        bytes.extend(two.encode());
+        assert_eq!(Register::decode(&mut bytes).as_ref(), Some(&one));
+        let cut = Register::decode(&mut bytes).unwrap();
+        assert_eq!(cut.text.len(), TEXT_LIMIT);
+        assert_eq!(Register::decode(&mut bytes), None);
+    }
+
+    #[test]
+    fn answers_round_trip() {
+        let answer = Registered {
+            id: "7f3k22".into(),
+            output: "/dev/pts/7".into(),
+            stdout: true,
+            tty: true,
+            hangups: true,
+            shell: "/bin/bash".into(),
+            ..Registered::default()
+        };
+        assert_eq!(Registered::decode(&answer.encode()), Some(answer));
+        assert_eq!(Registered::decode(b"cut"), None);
+    }
+}

@@ -1,0 +1,81 @@
+//! The announcement: one stderr line per job that outlives the call, written for a model that never
+//! heard of agent-sh.
+
+use crate::handoff::ToFront;
+use crate::settings::Linger;
+use crate::text;
+
+use super::Supervisor;
+use super::jobs::Job;
+
+/// How many jobs get a line of their own.
+const LINES: usize = 10;
+/// How much of a command a line shows.
+const COMMAND: usize = 120;
+
+impl Supervisor {
+    pub(super) fn say_announcement(&mut self) {
+        if !self.settings.announce {
+            return;
+        }
+        let alive: Vec<&Job> = self.jobs.iter().filter(|job| !job.ended).collect();
+        if alive.is_empty() {
+            return;
+        }
+        let program = self.program_name();
+        let mut lines: Vec<String> = alive
+            .iter()
+            .take(LINES)
+            .map(|job| self.line(job, &program))
+            .collect();
+        if alive.len() > LINES {
+            let more = alive.len() - LINES;
+            lines.push(format!(
+                "[agent-sh] and {more} more jobs. List: {program} ps"
+            ));
+        }
+        if self.linger {
+            let why = match self.settings.linger {
+                Linger::Auto => "this sandbox ends every process with the call, so the call",
+                _ => "as AGENT_SH_LINGER asks, the call",
+            };
+            lines.push(format!("[agent-sh] {why} stays until the jobs have ended"));
+        }
+        if let Some(link) = &mut self.link {
+            let text = lines.join("\n") + "\n";
+            link.tell(&ToFront::Say(text.into_bytes()));
+        }
+    }
+
+    fn line(&self, job: &Job, program: &str) -> String {
+        let shown = text::sanitize(&job.text);
+        let command = text::shorten(&text::redact(&shown), COMMAND);
+        let pid = job.pid;
+        let Some(id) = job.id() else {
+            let why = self.ledger.refusal().unwrap_or("nothing can be stored");
+            return format!(
+                "[agent-sh] {command} (pid {pid}) is still running in the background, but no record \
+                 of it can be kept: {why}"
+            );
+        };
+        let output = match &job.redirected_to {
+            Some(path) => text::sanitize(path.as_bytes()),
+            None => format!("{program} logs {id}"),
+        };
+        format!(
+            "[agent-sh] job {id} is still running in the background: {command} (pid {pid}). \
+             Output: {output}. Wait: {program} wait {id}. Stop: {program} kill {id}"
+        )
+    }
+
+    /// `agent-sh` when that finds us (or another of us) in PATH, else the whole path.
+    fn program_name(&self) -> String {
+        let listed = std::env::var_os("PATH").unwrap_or_default();
+        let found = std::env::split_paths(&listed).any(|dir| dir.join("agent-sh").is_file());
+        if found {
+            "agent-sh".to_owned()
+        } else {
+            text::quote(self.ourselves.as_os_str().as_encoded_bytes())
+        }
+    }
+}

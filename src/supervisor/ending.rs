@@ -1,0 +1,174 @@
+//! The end of a job: finding out how it ended, writing that down, ending one whose time is over.
+
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use super::jobs::Output;
+use super::{KILLED_LEFTOVER, LEFTOVER, Phase, Supervisor};
+use crate::job::{LostReason, Outcome};
+use crate::record::{self, ExitFacts};
+use crate::sys::process::{self, ChangeKind, Usage};
+use crate::sys::{clock, proc};
+
+/// How often a record that the disk refuses is tried again, and for how long.
+const RETRY: Duration = Duration::from_secs(1);
+const GIVE_UP: Duration = Duration::from_secs(120);
+/// From TERM to KILL for a job whose time is over.
+const TIMEOUT_GRACE: Duration = Duration::from_secs(5);
+
+impl Supervisor {
+    /// Something happened to a job: if it ended, find out how.
+    pub(super) fn check_job(&mut self, index: usize) {
+        let Some(job) = self.jobs.get(index).filter(|job| !job.ended) else {
+            return;
+        };
+        let Some(pidfd) = &job.pidfd else { return };
+        match process::peek_child(pidfd.as_fd()) {
+            Ok(Some(change)) => {
+                let pid = job.pid;
+                if let ChangeKind::Ended(status) = change.kind {
+                    self.finish(index, status, Some(change.usage), "waitid");
+                    if pid == self.shell.pid {
+                        self.shell.status.get_or_insert((status, change.usage));
+                    }
+                    process::reap(pid);
+                }
+            }
+            Ok(None) => {}
+            // The shell is its parent. It may be a zombie still, or reaped already.
+            Err(_) => self.check_grandchild(index),
+        }
+    }
+
+    fn check_grandchild(&mut self, index: usize) {
+        let job = &self.jobs[index];
+        let Some(pidfd) = &job.pidfd else { return };
+        let starttime = job.starttime;
+        if let Some(status) = proc::zombie_status(job.pid, starttime) {
+            self.finish(index, status, None, "proc-stat");
+        } else if let Some(status) = proc::pidfd_exit_status(pidfd) {
+            self.finish(index, status, None, "pidfd-info");
+        } else if proc::starttime(job.pid) == Some(starttime) {
+            // A zombie whose status we may not read: look again when its parent has gone.
+            let _ = self.epoll.delete(pidfd);
+            self.jobs[index].unwatched = true;
+        } else if proc::starttime(job.pid) != Some(starttime)
+            && process::peek_child(pidfd.as_fd()).is_err()
+        {
+            self.finish_as(index, Outcome::Lost(LostReason::StatusUnseen), None, "none");
+        }
+    }
+
+    pub(super) fn finish(
+        &mut self,
+        index: usize,
+        status: i32,
+        usage: Option<Usage>,
+        evidence: &'static str,
+    ) {
+        self.finish_as(index, Outcome::from_wait_status(status), usage, evidence);
+        let watched = self.run.is_some() && self.phase == Phase::Foreground;
+        if watched && self.jobs[index].pid == self.shell.pid {
+            // The verb reports as `wait` would: a code, also for a signal.
+            let code = if self.jobs[index].timed_out {
+                124
+            } else {
+                Outcome::from_wait_status(status).shell_code()
+            };
+            self.shell.status = Some((i32::from(code) << 8, usage.unwrap_or_default()));
+            self.phase = Phase::Settling(clock::boottime());
+        }
+    }
+
+    fn finish_as(
+        &mut self,
+        index: usize,
+        outcome: Outcome,
+        usage: Option<Usage>,
+        evidence: &'static str,
+    ) {
+        let ended = (clock::wall(), clock::boottime());
+        if let Some(output) = &mut self.jobs[index].output {
+            output.follower = None;
+        }
+        self.drain_tty(index);
+        self.drain_feeds();
+        let job = &mut self.jobs[index];
+        job.ended = true;
+        let mut leftover = LEFTOVER;
+        if let Some(pidfd) = job.pidfd.take() {
+            let _ = self.epoll.delete(&pidfd);
+        }
+        if let Some(mut live) = job.live.take() {
+            let mut facts = ExitFacts::new(outcome, "supervisor", evidence, ended);
+            facts.rusage = usage.map(|usage| record::Usage {
+                user_ms: usage.user_ms,
+                sys_ms: usage.sys_ms,
+                max_rss_kib: usage.max_rss_kib,
+            });
+            facts.output = live.transcript().facts();
+            facts.stopped_seen = job.stopped_seen;
+            facts.kill_requested = job.kill_requested.take().or_else(|| live.kill_intent());
+            if facts.kill_requested.is_some() {
+                leftover = KILLED_LEFTOVER;
+            }
+            if live.commit(&facts).is_err() {
+                job.unwritten = Some(Box::new(facts));
+                let now = clock::boottime();
+                self.retry_at.get_or_insert(now + RETRY);
+                self.give_up_at.get_or_insert(now + GIVE_UP);
+            }
+            job.live = Some(live);
+        }
+        let job = &mut self.jobs[index];
+        if job.output.as_ref().is_none_or(Output::is_abandoned) {
+            job.listen(&self.epoll, false);
+            job.output = None;
+            if job.unwritten.is_none() {
+                job.live = None;
+            }
+        }
+        if self.phase == Phase::Released && !self.has_no_children() {
+            self.leftovers_at
+                .get_or_insert(clock::boottime() + leftover);
+        }
+        self.end_lingering();
+    }
+
+    /// Tries again to write the records that the disk refused; gives up after a while, and then
+    /// whoever looks next finds the lease free and says `lost`.
+    pub(super) fn write_unwritten(&mut self) {
+        let mut left = false;
+        for job in &mut self.jobs {
+            let (Some(facts), Some(live)) = (&job.unwritten, &mut job.live) else {
+                continue;
+            };
+            if live.commit(facts).is_ok() {
+                job.unwritten = None;
+            } else {
+                left = true;
+            }
+        }
+        let now = clock::boottime();
+        self.retry_at =
+            Some(now + RETRY).filter(|_| left && self.give_up_at.is_some_and(|at| now < at));
+    }
+
+    /// A job's time is over: TERM, and KILL if that was not enough.
+    pub(super) fn time_out(&mut self, index: usize) {
+        let job = &mut self.jobs[index];
+        let signal = if std::mem::replace(&mut job.timed_out, true) {
+            libc::SIGKILL
+        } else {
+            job.deadline = Some(clock::boottime() + TIMEOUT_GRACE);
+            job.kill_requested = Some(record::KillIntent {
+                by: "timeout".to_owned(),
+                signal: libc::SIGTERM,
+                at: record::rfc3339(clock::wall()),
+            });
+            libc::SIGTERM
+        };
+        let pid = job.pid;
+        self.signal_tree(pid, signal);
+    }
+}

@@ -1,0 +1,408 @@
+//! Jobs: how they register, are adopted, write and end.
+
+use std::io::Write;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::time::Duration;
+
+use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
+
+use super::ledger::Start;
+use super::{Phase, Supervisor, TOKEN_JOB, TOKEN_TTY};
+use crate::handoff::{Register, Registered};
+use crate::job::How;
+use crate::record::{self, ExitFacts};
+use crate::settings::Capture;
+use crate::store::LiveJob;
+use crate::sys::fds::{self, Object};
+use crate::sys::{proc, pty, session};
+use crate::text::StripEscapes;
+
+/// How much a job may write in one go after its end before we stop listening.
+const LAST_WORDS: usize = 4 * 1024 * 1024;
+
+/// Where a job's output also appears while the call lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mirror {
+    Sink(usize),
+    /// The transcript of the job from which it was started.
+    Job(usize),
+}
+
+/// The leader of a job's pseudo-terminal, or the read end of its pipe.
+pub(super) struct Output {
+    leader: OwnedFd,
+    /// Our copy of the job's end, so that its own closing is not taken for the end.
+    pub(super) follower: Option<OwnedFd>,
+    pub(super) object: Option<Object>,
+    watched: bool,
+}
+
+impl Output {
+    /// Whether nobody but us has the job's end open any more.
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.follower.is_none() && fds::consumer_is_gone(self.leader.as_raw_fd())
+    }
+
+    pub(super) fn descriptors(&self) -> impl Iterator<Item = i32> {
+        let follower = self.follower.as_ref().map(AsRawFd::as_raw_fd);
+        std::iter::once(self.leader.as_raw_fd()).chain(follower)
+    }
+}
+
+pub(super) struct Job {
+    pub(super) pid: i32,
+    pub(super) starttime: u64,
+    pub(super) text: Vec<u8>,
+    /// The record in the making; `None` when nothing can be stored.
+    pub(super) live: Option<LiveJob>,
+    pub(super) pidfd: Option<OwnedFd>,
+    pub(super) output: Option<Output>,
+    mirror: Option<Mirror>,
+    strip: StripEscapes,
+    pub(super) redirected_to: Option<String>,
+    pub(super) ended: bool,
+    /// The end of it, if no record of that could be written yet.
+    pub(super) unwritten: Option<Box<ExitFacts>>,
+    pub(super) stopped_seen: bool,
+    /// When to end it (`run --timeout`).
+    pub(super) deadline: Option<Duration>,
+    pub(super) timed_out: bool,
+    /// Its pidfd tells nothing new; to be looked at when something else happens.
+    pub(super) unwatched: bool,
+    /// Our own wish to end it; that of others is in the store.
+    pub(super) kill_requested: Option<record::KillIntent>,
+    token: u64,
+}
+
+impl Job {
+    pub(super) fn id(&self) -> Option<&crate::job::JobId> {
+        self.live.as_ref().map(LiveJob::id)
+    }
+
+    pub(super) fn mirrors_to(&self, sink: usize) -> bool {
+        self.mirror == Some(Mirror::Sink(sink))
+    }
+
+    pub(super) fn stop_mirroring(&mut self) {
+        if matches!(self.mirror, Some(Mirror::Sink(_))) {
+            self.mirror = None;
+        }
+    }
+
+    pub(super) fn record_output(&mut self, bytes: &[u8]) {
+        if let Some(live) = &mut self.live {
+            live.transcript().write(bytes);
+        }
+    }
+
+    pub(super) fn note_stop(&mut self, signal: Option<i32>) {
+        self.stopped_seen |= signal.is_some();
+        if let Some(live) = &mut self.live {
+            live.set_stopped(signal);
+        }
+    }
+
+    /// What can wait until the harness was answered.
+    pub(super) fn settle_down(&mut self) {
+        if let Some(live) = self.live.as_mut().filter(|_| !self.ended) {
+            live.preallocate();
+            drop(live.sync());
+        }
+    }
+
+    pub(super) fn listen(&mut self, epoll: &Epoll, on: bool) {
+        let Some(output) = self.output.as_mut().filter(|output| output.watched != on) else {
+            return;
+        };
+        let result = if on {
+            epoll.add(
+                &output.leader,
+                EpollEvent::new(EpollFlags::EPOLLIN, self.token | TOKEN_TTY),
+            )
+        } else {
+            epoll.delete(&output.leader)
+        };
+        if result.is_ok() {
+            output.watched = on;
+        }
+    }
+}
+
+impl Supervisor {
+    pub(super) fn job_of(&self, pid: i32) -> Option<usize> {
+        self.jobs
+            .iter()
+            .position(|job| job.pid == pid && !job.ended)
+    }
+
+    /// Whether `pid` is a job that has ended: the shell may have left it to us unreaped.
+    pub(super) fn was_job(&self, pid: i32) -> bool {
+        let starttime = proc::starttime(pid);
+        let mut jobs = self.jobs.iter();
+        jobs.any(|job| job.pid == pid && Some(job.starttime) == starttime)
+    }
+
+    /// Makes a process that asks for it a job, and tells it where to write.
+    pub(super) fn register(&mut self, request: &Register) {
+        let mut answer = Registered {
+            int_ignored: self.saved.was_ignored(libc::SIGINT),
+            quit_ignored: self.saved.was_ignored(libc::SIGQUIT),
+            hangups: self.has_terminal,
+            shell: self.shell_path.to_string_lossy().into_owned(),
+            ..Registered::default()
+        };
+        // A helper whose subshell was killed meanwhile names us, its parent by now.
+        let known = request.pid == session::pid() || self.job_of(request.pid).is_some();
+        if !known && proc::starttime(request.pid).is_some() {
+            let how = How::from_word(&request.how).unwrap_or(How::Ampersand);
+            self.add_registered(request, how, &mut answer);
+        }
+        let path = format!("/proc/{}/fd/{}", request.answer_pid, request.answer_fd);
+        if let Ok(pipe) = fds::open_path(&path, libc::O_WRONLY | libc::O_NONBLOCK) {
+            drop(std::fs::File::from(pipe).write_all(&answer.encode()));
+        }
+    }
+
+    fn add_registered(&mut self, request: &Register, how: How, answer: &mut Registered) {
+        let mirrors = [1, 2].map(|fd| self.own_stream(request.pid, fd));
+        let mut degraded = Vec::new();
+        let output = if mirrors.iter().any(Option::is_some) {
+            self.spare_output
+                .take()
+                .or_else(|| open_output(self.settings.capture, &mut degraded))
+        } else {
+            None
+        };
+        let tty = output.as_ref().is_some_and(|(_, _, tty)| *tty);
+        let redirected_to = match mirrors[0] {
+            Some(_) => None,
+            None => target(request.pid, 1),
+        };
+        let start = Start {
+            how,
+            pid: request.pid,
+            text: &request.text,
+            tty,
+            redirected_to: redirected_to.clone(),
+            transcript: None,
+            degraded,
+            run: None,
+            was: None,
+        };
+        let live = self.ledger.publish(&start);
+        let index = self.jobs.len();
+        let mut job = self.new_job(request.pid, request.text.clone(), live);
+        job.redirected_to = redirected_to;
+        if let Some((output, path, _)) = output.filter(|_| job.live.is_some()) {
+            answer.output = path;
+            answer.stdout = mirrors[0].is_some();
+            answer.stderr = mirrors[1].is_some();
+            answer.tty = tty;
+            job.output = Some(output);
+            job.mirror = mirrors
+                .into_iter()
+                .flatten()
+                .next()
+                .filter(|mirror| match mirror {
+                    Mirror::Sink(_) => self.phase != Phase::Released,
+                    Mirror::Job(parent) => *parent != index,
+                });
+        }
+        answer.id = job.id().map(ToString::to_string).unwrap_or_default();
+        job.listen(&self.epoll, true);
+        self.jobs.push(job);
+    }
+
+    pub(super) fn new_job(&self, pid: i32, text: Vec<u8>, live: Option<LiveJob>) -> Job {
+        let token = self.jobs.len() as u64;
+        let pidfd = proc::pidfd_open(pid).ok();
+        if let Some(pidfd) = &pidfd {
+            self.watch(pidfd, token | TOKEN_JOB);
+        }
+        Job {
+            pid,
+            starttime: proc::starttime(pid).unwrap_or(0),
+            text,
+            live,
+            pidfd,
+            output: None,
+            mirror: None,
+            strip: StripEscapes::new(),
+            redirected_to: None,
+            ended: false,
+            unwritten: None,
+            stopped_seen: false,
+            deadline: None,
+            timed_out: false,
+            unwatched: false,
+            kill_requested: None,
+            token,
+        }
+    }
+
+    /// Takes in a job that we started ourselves.
+    pub(super) fn add_started(
+        &mut self,
+        pid: i32,
+        text: Vec<u8>,
+        live: LiveJob,
+        output: Output,
+        mirror: Option<Mirror>,
+    ) {
+        let mut job = self.new_job(pid, text, Some(live));
+        job.output = Some(output);
+        job.mirror = mirror;
+        job.listen(&self.epoll, true);
+        self.jobs.push(job);
+    }
+
+    /// Which of our streams the process still has at `fd`: the call's own, or the parent job's.
+    fn own_stream(&self, pid: i32, fd: i32) -> Option<Mirror> {
+        let object = fds::object_of(pid, fd)?;
+        if let Some(feed) = self
+            .feeds
+            .iter()
+            .flatten()
+            .find(|feed| feed.object == object)
+        {
+            return Some(feed.owner.map_or(Mirror::Sink(feed.sink), Mirror::Job));
+        }
+        let parent = self.jobs.iter().position(|job| {
+            job.output
+                .as_ref()
+                .is_some_and(|output| output.object == Some(object))
+        });
+        if let Some(parent) = parent {
+            return Some(Mirror::Job(parent));
+        }
+        // Handed through: only the very same open file is inheritance; opened anew it is a redirection.
+        let sink = self.sinks.iter().position(|sink| {
+            fds::object(sink.original()) == Some(object)
+                && fds::is_same_description(sink.original(), pid, fd).unwrap_or(sink.is_terminal)
+        });
+        sink.map(Mirror::Sink)
+    }
+
+    pub(super) fn read_tty(&mut self, index: usize) -> bool {
+        let Some(job) = self.jobs.get_mut(index) else {
+            return false;
+        };
+        let Some(output) = &job.output else {
+            return false;
+        };
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let result = nix::unistd::read(&output.leader, &mut buffer);
+        let more = match result {
+            // A pseudo-terminal that nobody has open any more answers EIO.
+            Ok(0) | Err(nix::errno::Errno::EIO) => {
+                job.listen(&self.epoll, false);
+                false
+            }
+            Ok(count) => {
+                self.take_output(index, &buffer[..count]);
+                true
+            }
+            Err(nix::errno::Errno::EINTR) => true,
+            Err(_) => false,
+        };
+        self.buffer = buffer;
+        more
+    }
+
+    fn take_output(&mut self, index: usize, bytes: &[u8]) {
+        self.jobs[index].record_output(bytes);
+        match self.jobs[index].mirror {
+            Some(Mirror::Sink(sink)) if self.run.is_none() => {
+                let Some(target) = self.sinks.get_mut(sink) else {
+                    return;
+                };
+                // A background job never holds the call: what the harness does not take at once is
+                // in the transcript.
+                if target.is_terminal {
+                    target.offer(bytes);
+                } else {
+                    let mut clean = Vec::with_capacity(bytes.len());
+                    self.jobs[index].strip.push(bytes, &mut clean);
+                    target.offer(&clean);
+                }
+                if self.sinks[sink].gone {
+                    self.consumer_left(sink);
+                }
+            }
+            Some(Mirror::Sink(sink)) => {
+                if self.sinks.get(sink).is_some_and(|sink| sink.is_terminal) {
+                    self.write_sink(sink, bytes);
+                } else {
+                    let mut clean = Vec::with_capacity(bytes.len());
+                    self.jobs[index].strip.push(bytes, &mut clean);
+                    self.write_sink(sink, &clean);
+                }
+            }
+            Some(Mirror::Job(parent)) if parent != index && !self.jobs[parent].ended => {
+                self.take_output(parent, bytes);
+            }
+            _ => {}
+        }
+    }
+
+    /// Reads what a job wrote up to now. `poll` makes the kernel hand over what is still under way.
+    pub(super) fn drain_tty(&mut self, index: usize) {
+        let mut left = LAST_WORDS;
+        while let Some(output) = &self.jobs[index].output {
+            let ready = fds::wait_readable(&[output.leader.as_raw_fd()], 0)[0];
+            let chunk = self.buffer.len();
+            if !ready || left < chunk || !self.read_tty(index) {
+                break;
+            }
+            left -= chunk;
+        }
+    }
+}
+
+/// Where a descriptor of a process leads, when that is a file with a name.
+pub(super) fn target(pid: i32, fd: i32) -> Option<String> {
+    let path = std::fs::read_link(format!("/proc/{pid}/fd/{fd}")).ok()?;
+    path.is_absolute()
+        .then(|| path.to_string_lossy().into_owned())
+}
+
+/// A pseudo-terminal for a job, or a pipe where there is none or none is wanted; with the path that
+/// the job opens, and whether it is a terminal.
+pub(super) fn open_output(
+    capture: Capture,
+    degraded: &mut Vec<String>,
+) -> Option<(Output, String, bool)> {
+    if capture == Capture::Pty {
+        match pty::open() {
+            Ok(pty) => {
+                let object = fds::object(pty.follower.as_raw_fd());
+                let (leader, follower) = (pty.leader, Some(pty.follower));
+                return Some((
+                    Output {
+                        leader,
+                        follower,
+                        object,
+                        watched: false,
+                    },
+                    pty.path,
+                    true,
+                ));
+            }
+            Err(_) => degraded.push("no-pty".to_owned()),
+        }
+    }
+    let (leader, end) = fds::pipe().ok()?;
+    fds::set_nonblocking(leader.as_fd()).ok()?;
+    let path = format!("/proc/{}/fd/{}", session::pid(), end.as_raw_fd());
+    let object = fds::object(end.as_raw_fd());
+    Some((
+        Output {
+            leader,
+            follower: Some(end),
+            object,
+            watched: false,
+        },
+        path,
+        false,
+    ))
+}

@@ -1,0 +1,167 @@
+//! The supervisor's way to the store: opened at the first job, and never a reason for a command to
+//! fail. When nothing can be stored, jobs live on in memory alone and the announcement says so.
+
+use std::cell::OnceCell;
+use std::os::unix::ffi::OsStringExt;
+use std::time::{Duration, SystemTime};
+
+use super::Identity;
+use crate::caller;
+use crate::handoff::{RunJob, Work};
+use crate::job::How;
+use crate::record::CommandText;
+use crate::settings::Settings;
+use crate::store::{self, Draft, LiveJob, Prepared, Store};
+use crate::sys::clock;
+
+pub(super) struct Ledger {
+    store: Opened,
+    settings: Settings,
+    caller: i32,
+    degraded: Vec<String>,
+    /// On whose behalf: the session and the harness, once asked for.
+    asked: OnceCell<(Option<String>, Option<String>)>,
+    /// A place for the next job, made ahead of it.
+    prepared: Option<Prepared>,
+    /// When the next job started, if that was not now.
+    started: Option<(SystemTime, Duration)>,
+}
+
+enum Opened {
+    NotYet,
+    Open(Store),
+    /// Why nothing can be stored.
+    Refused(String),
+}
+
+/// What is known of a job when it becomes one.
+pub(super) struct Start<'a> {
+    pub(super) how: How,
+    pub(super) pid: i32,
+    pub(super) text: &'a [u8],
+    pub(super) tty: bool,
+    pub(super) redirected_to: Option<String>,
+    /// The transcript it shares with another job.
+    pub(super) transcript: Option<String>,
+    pub(super) degraded: Vec<String>,
+    pub(super) run: Option<&'a RunJob>,
+    /// Who it was, if it has ended already.
+    pub(super) was: Option<Identity>,
+}
+
+impl Ledger {
+    pub(super) fn new(work: &Work, degraded: Vec<String>) -> Self {
+        Self {
+            store: Opened::NotYet,
+            settings: work.settings.clone(),
+            caller: work.caller,
+            degraded,
+            asked: OnceCell::new(),
+            prepared: None,
+            started: None,
+        }
+    }
+
+    /// Why nothing can be stored, once that was tried.
+    pub(super) fn refusal(&self) -> Option<&str> {
+        match &self.store {
+            Opened::Refused(why) => Some(why),
+            _ => None,
+        }
+    }
+
+    fn open(&mut self) -> Option<&Store> {
+        if matches!(self.store, Opened::NotYet) {
+            self.store = match Store::open(&self.settings, |name| std::env::var_os(name)) {
+                Ok(store) => Opened::Open(store),
+                Err(error) => Opened::Refused(error.to_string()),
+            };
+        }
+        match &self.store {
+            Opened::Open(store) => Some(store),
+            _ => None,
+        }
+    }
+
+    /// Does ahead of a job what does not depend on it.
+    pub(super) fn prepare(&mut self) {
+        self.prepared = self.open().and_then(|store| store.prepare().ok());
+        self.on_behalf();
+        drop(store::identity(std::process::id().cast_signed()));
+    }
+
+    /// Undoes what was prepared and not used.
+    pub(super) fn tidy(&mut self) {
+        if let (Some(prepared), Opened::Open(store)) = (self.prepared.take(), &self.store) {
+            store.discard(&prepared);
+        }
+    }
+
+    /// The session and the harness.
+    fn on_behalf(&self) -> &(Option<String>, Option<String>) {
+        self.asked.get_or_init(|| {
+            caller::on_behalf(&self.settings, |name| std::env::var_os(name), self.caller)
+        })
+    }
+
+    /// Publishes a job; `None` when nothing can be stored.
+    pub(super) fn publish(&mut self, start: &Start<'_>) -> Option<LiveJob> {
+        let draft = self.draft(start);
+        let prepared = self.prepared.take();
+        let store = self.open()?;
+        let created = match prepared {
+            Some(prepared) => store.create_prepared(prepared, draft),
+            None => store.create_job(draft),
+        };
+        match created {
+            Ok(live) => Some(live),
+            Err(error) => {
+                self.store = Opened::Refused(error.to_string());
+                None
+            }
+        }
+    }
+
+    /// The same for a process that started a while ago (in boot time).
+    pub(super) fn publish_since(&mut self, start: &Start<'_>, since: Duration) -> Option<LiveJob> {
+        let ago = clock::boottime().saturating_sub(since);
+        self.started = clock::wall().checked_sub(ago).map(|wall| (wall, since));
+        let live = self.publish(start);
+        self.started = None;
+        live
+    }
+
+    fn draft(&self, start: &Start<'_>) -> Draft {
+        let was = start.was.clone();
+        let asked = start.run.and_then(|run| run.cwd.clone());
+        let asked = asked.or_else(|| was.as_ref().map(|(_, cwd)| cwd.clone()));
+        let cwd = asked.unwrap_or_else(|| {
+            std::fs::read_link(format!("/proc/{}/cwd", start.pid)).unwrap_or_default()
+        });
+        let mut degraded = self.degraded.clone();
+        degraded.extend(start.degraded.iter().cloned());
+        let session = start
+            .run
+            .and_then(|run| run.session.clone())
+            .or_else(|| self.on_behalf().0.clone());
+        Draft {
+            command: CommandText::new(start.text, self.settings.record_command),
+            how: start.how,
+            cwd: String::from_utf8_lossy(&cwd.into_os_string().into_vec()).into_owned(),
+            session,
+            harness: self.on_behalf().1.clone(),
+            name: start.run.and_then(|run| run.name.clone()),
+            started: self.started,
+            tty: start.tty,
+            redirected_to: start.redirected_to.clone(),
+            transcript: start.transcript.clone(),
+            transcript_cap: self.settings.transcript_cap,
+            proc: was
+                .map(|(identity, _)| identity)
+                .or_else(|| store::identity(start.pid))
+                .unwrap_or_default(),
+            degraded,
+            ignored_settings: self.settings.ignored.clone(),
+        }
+    }
+}

@@ -1,0 +1,456 @@
+//! The supervisor: the detached process, one per top-level command, that owns its jobs.
+//!
+//! It is an ancestor of the real shell and a child subreaper, so whatever the shell leaves behind
+//! is handed to it by the kernel. It relays the foreground's output, registers jobs, writes their
+//! transcripts and records, and goes away with the last of them. It never reaches out to a process
+//! outside its own tree, and holds nothing of the harness once the call is over.
+//!
+//! One loop waits on everything; nothing in it blocks and nothing wakes it while all is quiet.
+
+mod announce;
+mod call;
+mod ending;
+mod foreground;
+mod jobs;
+mod ledger;
+mod run;
+mod start;
+mod strays;
+mod stream;
+
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::time::Duration;
+
+use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags, EpollTimeout};
+
+use crate::handoff::{Address, FrontLink, Register, RunJob, ToFront, ToSupervisor, Work};
+use crate::record::ProcIdentity;
+use crate::settings::{OnTerm, Settings};
+use crate::sys::affinity::Affinity;
+use crate::sys::clock;
+use crate::sys::fds;
+use crate::sys::process::{self, ChangeKind, Usage};
+use crate::sys::signal::{Saved, SignalFd};
+
+use jobs::Job;
+use ledger::Ledger;
+use stream::{Feed, Sink};
+
+/// How long short-lived leftovers of the shell may hold the call.
+const DRAIN: Duration = Duration::from_millis(200);
+/// How long the call waits for a forked child of the shell that is about to register.
+const REGISTRATION: Duration = Duration::from_secs(1);
+/// The same once its launcher runs.
+const LAUNCHING: Duration = Duration::from_secs(5);
+/// How long after a signal was passed on an ordinary end of the shell counts as its consequence.
+const CONSEQUENCE: Duration = Duration::from_secs(10);
+/// From a signal that ended the shell to KILL for what it left: the harness's own KILL finds nobody.
+const DOOM: Duration = Duration::from_secs(5);
+/// From TERM to KILL for a foreground whose front was killed.
+const GRACE: Duration = Duration::from_secs(1);
+/// The same for a job that somebody is killing: its tree dies a little later, by that kill.
+const KILLED_LEFTOVER: Duration = Duration::from_secs(15);
+/// How long the leftovers of an ended job may live before they count as jobs of their own.
+const LEFTOVER: Duration = Duration::from_millis(200);
+
+const TOKEN_CHILD: u64 = 1;
+const TOKEN_LINK: u64 = 2;
+const TOKEN_REGISTER: u64 = 3;
+const TOKEN_SINK: u64 = 1 << 32;
+const TOKEN_FEED: u64 = 2 << 32;
+const TOKEN_JOB: u64 = 3 << 32;
+const TOKEN_TTY: u64 = 4 << 32;
+
+/// Where the call stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// The shell runs.
+    Foreground,
+    /// The shell has ended (at this time); its output is being delivered.
+    Settling(Duration),
+    /// The front stays although the shell has ended, because everything dies with the call.
+    Lingering,
+    /// The front has gone; only jobs are left.
+    Released,
+}
+
+/// The real shell.
+struct Shell {
+    pid: i32,
+    /// The session it was started in; whoever is in another one left on purpose.
+    session: i32,
+    /// `Some` iff it has ended.
+    status: Option<(i32, Usage)>,
+    started: Duration,
+}
+
+/// Why the foreground is being ended from outside.
+#[derive(Clone, Debug)]
+struct Killing {
+    signal: i32,
+    sender: i32,
+    program: Option<String>,
+    by: &'static str,
+    /// When to use KILL; `None`: the signal was only passed on, or KILL was used.
+    escalate_at: Option<Duration>,
+    /// What was signalled: pids with their start times. These are no strays, whoever their parent is
+    /// by now.
+    targets: Vec<(i32, u64)>,
+    /// When it began, and who the shell was: afterwards nobody can tell.
+    at: Duration,
+    shell: Option<Identity>,
+}
+
+/// Who a process is and where it works.
+type Identity = (ProcIdentity, std::path::PathBuf);
+
+/// What is left of a foreground that got a signal and whose shell has died of it.
+struct Doomed {
+    targets: Vec<(i32, u64)>,
+    kill_at: Option<Duration>,
+}
+
+pub(crate) struct Supervisor {
+    epoll: Epoll,
+    children: SignalFd,
+    /// `Some` as long as the front is there.
+    link: Option<FrontLink>,
+    requests: OwnedFd,
+    request_bytes: Vec<u8>,
+    address: Option<Address>,
+    shell: Shell,
+    phase: Phase,
+    killing: Option<Killing>,
+    doomed: Option<Doomed>,
+    /// Strays that lived when the call was cut short.
+    bystanders: Vec<i32>,
+    sinks: Vec<Sink>,
+    feeds: Vec<Option<Feed>>,
+    jobs: Vec<Job>,
+    ledger: Ledger,
+    /// A terminal for the next job, opened ahead of it.
+    spare_output: Option<(jobs::Output, String, bool)>,
+    settings: Settings,
+    saved: Saved,
+    has_spots: bool,
+    has_terminal: bool,
+    command: Vec<u8>,
+    shell_path: std::path::PathBuf,
+    shell_argv: Vec<std::ffi::OsString>,
+    run: Option<RunJob>,
+    promote_at: Option<Duration>,
+    linger: bool,
+    ourselves: std::path::PathBuf,
+    /// The last output of feeds that have ended.
+    last_tail: Vec<u8>,
+    leftovers_at: Option<Duration>,
+    /// `Some` while this process is kept on one processor: until when.
+    settled_in_at: Option<Duration>,
+    affinity: Option<Affinity>,
+    /// `Some` iff a record is still to be written.
+    retry_at: Option<Duration>,
+    give_up_at: Option<Duration>,
+    buffer: Vec<u8>,
+}
+
+/// Runs a supervisor in this freshly forked process, to its end.
+pub fn supervise(work: Work) -> ! {
+    if let Some(mut supervisor) = start::start(work) {
+        supervisor.tend();
+    }
+    process::exit_now(0)
+}
+
+impl Supervisor {
+    fn tend(&mut self) {
+        // The shell may have ended before the first wait.
+        self.look_at_children();
+        self.settle();
+        while !self.is_finished() {
+            self.wait_and_handle();
+        }
+    }
+
+    fn is_finished(&self) -> bool {
+        self.phase == Phase::Released
+            && self.jobs.iter().all(|job| job.ended)
+            && self.retry_at.is_none()
+            && (self.has_no_children()
+                || (self.leftovers_at.is_none() && self.has_only_supervisors()))
+    }
+
+    /// ECHILD is the kernel's own word that nothing of ours is left.
+    fn has_no_children(&self) -> bool {
+        process::peek_ended().is_err_and(|error| error.raw_os_error() == Some(libc::ECHILD))
+    }
+
+    fn wait_and_handle(&mut self) {
+        let mut events = [EpollEvent::empty(); 64];
+        let count = self.epoll.wait(&mut events, self.timeout()).unwrap_or(0);
+        for event in &events[..count] {
+            self.handle(event.data(), event.events());
+        }
+        self.look_at_clock();
+        self.settle();
+    }
+
+    fn timeout(&self) -> EpollTimeout {
+        let now = clock::boottime();
+        let settling = match self.phase {
+            // A slow reader is waited for without a limit, as without us.
+            Phase::Settling(since) if !self.sinks.iter().any(Sink::is_full) => {
+                Some(self.settle_deadline(since))
+            }
+            _ => None,
+        };
+        let next = [
+            settling,
+            self.promote_at.filter(|_| self.phase == Phase::Foreground),
+            self.killing
+                .as_ref()
+                .and_then(|killing| killing.escalate_at),
+            self.doomed.as_ref().and_then(|doomed| doomed.kill_at),
+            self.leftovers_at,
+            self.retry_at,
+            self.settled_in_at,
+            self.jobs
+                .iter()
+                .filter_map(|job| job.deadline.filter(|_| !job.ended))
+                .min(),
+        ]
+        .into_iter()
+        .flatten()
+        .min();
+        match next {
+            // One more millisecond, so that the deadline has passed when we look.
+            Some(at) => {
+                let wait = at.saturating_sub(now).as_millis().min(60_000) as u16;
+                EpollTimeout::from(wait.saturating_add(1))
+            }
+            None => EpollTimeout::NONE,
+        }
+    }
+
+    fn handle(&mut self, token: u64, flags: EpollFlags) {
+        let index = (token & 0xffff_ffff) as usize;
+        match token & !0xffff_ffff {
+            TOKEN_SINK => self.handle_sink(index, flags),
+            TOKEN_FEED => drop(self.read_feed(index)),
+            TOKEN_JOB => self.check_job(index),
+            TOKEN_TTY => drop(self.read_tty(index)),
+            _ => match token {
+                TOKEN_CHILD => {
+                    while self.children.next().is_some() {}
+                    self.look_at_children();
+                }
+                TOKEN_LINK => self.hear_front(),
+                TOKEN_REGISTER => self.read_requests(),
+                _ => {}
+            },
+        }
+    }
+
+    fn look_at_clock(&mut self) {
+        let now = clock::boottime();
+        if self.promote_at.is_some_and(|at| at <= now) && self.phase == Phase::Foreground {
+            self.promote();
+        }
+        let escalate = self
+            .killing
+            .as_mut()
+            .and_then(|k| k.escalate_at.take_if(|at| *at <= now));
+        if escalate.is_some() {
+            self.kill_foreground();
+        }
+        let doomed = self
+            .doomed
+            .as_mut()
+            .and_then(|d| d.kill_at.take_if(|at| *at <= now));
+        if doomed.is_some() {
+            self.kill_doomed();
+        }
+        if self.leftovers_at.take_if(|at| *at <= now).is_some() {
+            self.adopt_strays();
+        }
+        if self.settled_in_at.take_if(|at| *at <= now).is_some()
+            && let Some(affinity) = self.affinity.take()
+        {
+            affinity.child_restore();
+        }
+        if self.retry_at.take_if(|at| *at <= now).is_some() {
+            self.write_unwritten();
+        }
+        for index in 0..self.jobs.len() {
+            if self.jobs[index].deadline.take_if(|at| *at <= now).is_some() {
+                self.time_out(index);
+            }
+        }
+    }
+
+    // --- the front ---
+
+    /// Hears whatever the front has said by now, so that what follows is judged with it.
+    fn hear_all(&mut self) {
+        while let Some(link) = &self.link
+            && fds::wait_readable(&[link.requests.as_raw_fd()], 0)[0]
+        {
+            self.hear_front();
+        }
+    }
+
+    fn hear_front(&mut self) {
+        let Some(link) = &self.link else { return };
+        match link.hear() {
+            Some(ToSupervisor::Signal { signal, sender }) => self.forward(signal, sender),
+            Some(ToSupervisor::Continue) => {
+                drop(crate::sys::signal::kill_group(
+                    self.shell.pid,
+                    libc::SIGCONT,
+                ));
+            }
+            None => self.front_died(),
+        }
+    }
+
+    /// A signal for the front means the foreground, all of it.
+    fn forward(&mut self, signal: i32, sender: i32) {
+        if self.phase != Phase::Foreground {
+            // The shell has ended and its last output, or a job, holds the front: it may go.
+            if !matches!(signal, libc::SIGUSR1 | libc::SIGUSR2) {
+                self.adopt_strays();
+                self.say_announcement();
+                self.finish_call(signal);
+            }
+            return;
+        }
+        if self.run.is_some() {
+            // `run --wait` only watches: whoever stops watching leaves the job alone.
+            self.say_announcement();
+            self.finish_call((128 + signal) << 8);
+            return;
+        }
+        let promotes = self.settings.on_term == OnTerm::Promote && signal == libc::SIGTERM;
+        if promotes {
+            self.promote();
+            return;
+        }
+        if !matches!(signal, libc::SIGUSR1 | libc::SIGUSR2) {
+            let mut killing = self.new_killing(signal, "signal");
+            killing.sender = sender;
+            killing.program = crate::sys::proc::comm(sender);
+            self.killing = Some(killing);
+        }
+        self.signal_foreground(signal);
+    }
+
+    /// The front was killed, or its harness gave up on it: end the foreground, spare the jobs.
+    fn front_died(&mut self) {
+        self.drop_link();
+        if self.killing.is_none() {
+            self.bystanders = self.strays(true);
+        }
+        match self.phase {
+            Phase::Foreground if self.run.is_some() => self.release(),
+            Phase::Foreground => {
+                let escalate_at = Some(clock::boottime() + GRACE);
+                let mut killing = self.new_killing(libc::SIGKILL, "front-died");
+                killing.escalate_at = escalate_at;
+                self.killing = Some(killing);
+                self.signal_foreground(libc::SIGTERM);
+            }
+            Phase::Lingering => self.release(),
+            Phase::Settling(_) => {
+                // Nobody waits for the rest of the output any more.
+                self.sinks.iter_mut().for_each(|sink| sink.gone = true);
+            }
+            Phase::Released => {}
+        }
+    }
+
+    fn drop_link(&mut self) {
+        if let Some(link) = self.link.take() {
+            let _ = self.epoll.delete(link.requests.as_fd());
+        }
+    }
+
+    // --- children ---
+
+    fn look_at_children(&mut self) {
+        while let Ok(Some(change)) = process::peek_ended() {
+            let ChangeKind::Ended(status) = change.kind else {
+                break;
+            };
+            if let Some(index) = self.job_of(change.pid) {
+                self.finish(index, status, Some(change.usage), "waitid");
+            } else if change.pid == self.shell.pid {
+                self.shell.status = Some((status, change.usage));
+                if self.phase == Phase::Foreground {
+                    self.phase = Phase::Settling(clock::boottime());
+                }
+            } else {
+                self.hear_all();
+                if self.is_worth_a_record(change.pid) {
+                    self.record_dead_stray(change.pid, status, change.usage);
+                }
+            }
+            process::reap(change.pid);
+        }
+        for index in 0..self.jobs.len() {
+            if self.jobs[index].unwatched {
+                self.check_job(index);
+            }
+        }
+        while let Some(change) = process::take_stop() {
+            self.note_stop(change.pid, change.kind);
+        }
+    }
+
+    fn note_stop(&mut self, pid: i32, kind: ChangeKind) {
+        let stopped = match kind {
+            ChangeKind::Stopped(signal) => Some(signal),
+            _ => None,
+        };
+        if let Some(index) = self.job_of(pid) {
+            self.jobs[index].note_stop(stopped);
+        } else if pid == self.shell.pid
+            && self.has_terminal
+            && let (Some(signal), Some(link)) = (stopped, &mut self.link)
+        {
+            link.tell(&ToFront::Stopped(signal));
+        }
+    }
+
+    // --- registration ---
+
+    fn read_requests(&mut self) {
+        let mut bytes = [0u8; 8192];
+        while let Ok(count) = nix::unistd::read(&self.requests, &mut bytes) {
+            if count == 0 {
+                break;
+            }
+            self.request_bytes.extend(&bytes[..count]);
+        }
+        while let Some(request) = Register::decode(&mut self.request_bytes) {
+            self.register(&request);
+        }
+    }
+
+    fn watch(&self, fd: impl AsFd, token: u64) -> bool {
+        self.epoll
+            .add(fd, EpollEvent::new(EpollFlags::EPOLLIN, token))
+            .is_ok()
+    }
+
+    fn descriptors(&self) -> Vec<i32> {
+        let mut all = vec![
+            self.epoll.0.as_raw_fd(),
+            self.children.as_raw_fd(),
+            self.requests.as_raw_fd(),
+        ];
+        all.extend(self.link.iter().flat_map(FrontLink::descriptors));
+        all.extend(self.sinks.iter().flat_map(Sink::descriptors));
+        all.extend(self.feeds.iter().flatten().map(Feed::descriptor));
+        all.extend(self.address.map(|address| address.fd));
+        all
+    }
+}

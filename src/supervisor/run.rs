@@ -1,0 +1,156 @@
+//! `agent-sh run`: a command that is a job from its first breath. The supervisor starts it itself, on
+//! its own pseudo-terminal, behind a gate that opens once the job is published.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use super::jobs::{Mirror, Output};
+use super::ledger::Start;
+use super::{Phase, Supervisor};
+use crate::handoff::{self, FrontLink, RunJob, ToFront, Work};
+use crate::job::How;
+use crate::sys::process::{self, Forked, Image};
+use crate::sys::{clock, fds, pty, session};
+
+/// A child that waits for its id before it becomes the program.
+pub(super) struct Waiting {
+    pub(super) pid: i32,
+    gate: OwnedFd,
+    errors: OwnedFd,
+}
+
+/// Forks the child. It owns `follower` as its output (and input, if interactive).
+pub(super) fn fork_program(
+    work: &Work,
+    run: &RunJob,
+    follower: &OwnedFd,
+    tty: bool,
+    marker: &[Vec<u8>],
+) -> std::io::Result<Waiting> {
+    let (gate, gate_end) = fds::pipe()?;
+    let (errors, error_end) = fds::pipe()?;
+    match process::fork()? {
+        Forked::Parent(pid) => Ok(Waiting {
+            pid,
+            gate: gate_end,
+            errors,
+        }),
+        Forked::Child => {
+            drop((gate_end, errors));
+            let error = become_program(work, run, follower.as_raw_fd(), tty, &gate, marker);
+            let errno = error.raw_os_error().unwrap_or(libc::EIO);
+            process::child_write(error_end.as_raw_fd(), &errno.to_le_bytes());
+            process::exit_now(126)
+        }
+    }
+}
+
+/// Runs in the child, which is single-threaded and may therefore allocate.
+fn become_program(
+    work: &Work,
+    run: &RunJob,
+    follower: i32,
+    tty: bool,
+    gate: &OwnedFd,
+    marker: &[Vec<u8>],
+) -> std::io::Error {
+    drop(session::child_new_session());
+    let mut id = [0u8; 16];
+    let length = match nix::unistd::read(gate, &mut id) {
+        Ok(length) if length > 0 => length,
+        _ => process::exit_now(125),
+    };
+    if let Some(cwd) = &run.cwd
+        && let Err(error) = std::env::set_current_dir(cwd)
+    {
+        return error;
+    }
+    if run.interactive {
+        pty::child_make_controlling(follower);
+        drop(fds::put(follower, 0));
+    } else if let Ok(null) = fds::open_path("/dev/null", libc::O_RDONLY) {
+        drop(fds::put(null.as_raw_fd(), 0));
+    }
+    for fd in [1, 2] {
+        drop(fds::put(follower, fd));
+    }
+    let id = String::from_utf8_lossy(&id[..length]);
+    let mut extra = handoff::job_environment(&id, tty && !run.interactive);
+    extra.extend(marker.iter().cloned());
+    super::start::child_restore(work);
+    Image::new(&work.shell, &work.argv, &extra).child_exec()
+}
+
+impl Waiting {
+    pub(super) fn descriptors(&self) -> [i32; 2] {
+        [self.gate.as_raw_fd(), self.errors.as_raw_fd()]
+    }
+
+    /// Opens the gate and waits for the exec.
+    fn release(&self, id: &str) -> std::io::Result<()> {
+        nix::unistd::write(&self.gate, id.as_bytes())?;
+        let mut errno = [0u8; 4];
+        match nix::unistd::read(&self.errors, &mut errno) {
+            Ok(4) => Err(std::io::Error::from_raw_os_error(i32::from_le_bytes(errno))),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Supervisor {
+    /// Publishes the job, lets it go, and tells the front.
+    pub(super) fn begin_run(
+        &mut self,
+        waiting: &Waiting,
+        output: Output,
+        tty: bool,
+        run: &RunJob,
+        link: &mut FrontLink,
+    ) {
+        let text = self.command.clone();
+        let start = Start {
+            how: How::Run,
+            pid: waiting.pid,
+            text: &text,
+            tty,
+            redirected_to: None,
+            transcript: None,
+            degraded: Vec::new(),
+            run: Some(run),
+            was: None,
+        };
+        let Some(live) = self.ledger.publish(&start) else {
+            let why = self.ledger.refusal().unwrap_or("nothing can be stored");
+            link.tell(&ToFront::Say(format!("agent-sh: {why}\n").into_bytes()));
+            link.tell(&ToFront::Done(125 << 8));
+            // The gate closes unopened when the caller drops it, and the child goes.
+            self.phase = Phase::Released;
+            return;
+        };
+        let id = live.id().to_string();
+        let mirror = (run.wait && !self.sinks.is_empty()).then_some(Mirror::Sink(0));
+        self.add_started(waiting.pid, text, live, output, mirror);
+        if let Some(job) = self.jobs.last_mut() {
+            job.deadline = run.timeout.map(|timeout| clock::boottime() + timeout);
+        }
+        let pid = waiting.pid;
+        let text = if run.json {
+            format!("{}\n", serde_json::json!({ "id": id, "pid": pid }))
+        } else {
+            format!("{id}\n")
+        };
+        if !run.wait {
+            link.tell(&ToFront::Job(text.into_bytes()));
+        }
+        // A failed exec shows as the child's exit code 126, which the record will hold.
+        if let Err(error) = waiting.release(&id) {
+            let cause = crate::error::cause(&error);
+            link.tell(&ToFront::Say(
+                format!("agent-sh: cannot start the job: {cause}\n").into_bytes(),
+            ));
+        }
+        if !run.wait {
+            link.tell(&ToFront::Done(0));
+            self.phase = Phase::Released;
+        }
+    }
+}

@@ -1,0 +1,390 @@
+//! Becoming a supervisor and starting the real shell.
+//!
+//! Order matters: subreaper before the shell exists, or an early orphan would go to init; the request
+//! pipe before the shell exists, or an early job would find nobody; with a terminal, the new session
+//! only after the fork (the shell stays in the caller's) and before the shell may run (a kill of the
+//! caller's group must not hit a supervisor that already has a command to answer for).
+
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::time::Duration;
+
+use nix::sys::epoll::{Epoll, EpollCreateFlags};
+
+use super::ledger::Ledger;
+use super::stream::{Feed, Sink};
+use super::{
+    Phase, Shell, Supervisor, TOKEN_CHILD, TOKEN_FEED, TOKEN_LINK, TOKEN_REGISTER, TOKEN_SINK,
+};
+use super::{jobs, run};
+use crate::handoff::{Address, CHANGED_SIGNALS, FrontLink, SUPERVISOR_VARIABLE, ToFront, Work};
+use crate::settings::Linger;
+use crate::sys::fds::{self, Kind};
+use crate::sys::process::{self, Forked, Image};
+use crate::sys::signal::{self, SignalFd};
+use crate::sys::{clock, proc, session};
+
+/// Signals that must not end or stop a supervisor: an agent's `pkill` means the job.
+const IGNORED: &[i32] = &[
+    libc::SIGTERM,
+    libc::SIGINT,
+    libc::SIGHUP,
+    libc::SIGQUIT,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGPIPE,
+    libc::SIGTSTP,
+    libc::SIGTTIN,
+    libc::SIGTTOU,
+];
+
+/// How long a supervisor stays on the processor where the call began.
+const SETTLING_IN: Duration = Duration::from_millis(10);
+
+/// What `ps` shows of a supervisor.
+pub(super) const TITLE: &str = "agent-sh supervisor";
+
+/// The streams of the shell: for stdout and stderr what to put there, `None` for "as inherited".
+struct Streams {
+    sinks: Vec<Sink>,
+    feeds: Vec<Option<Feed>>,
+    ends: [Option<usize>; 2],
+    pipes: Vec<OwnedFd>,
+}
+
+pub(super) fn start(mut work: Work) -> Option<Supervisor> {
+    let mut link = work.link.take()?;
+    session::set_title(TITLE);
+    signal::ignore(IGNORED);
+    signal::reset(&[libc::SIGCHLD]);
+    match begin(work, &mut link) {
+        Ok(mut supervisor) => {
+            if supervisor.phase == Phase::Released {
+                // `agent-sh run` has been answered; the front is as good as gone.
+                supervisor.release();
+                return Some(supervisor);
+            }
+            link.tell(&ToFront::Started(supervisor.shell.pid));
+            supervisor.watch(&link.requests, TOKEN_LINK);
+            supervisor.link = Some(link);
+            Some(supervisor)
+        }
+        Err(error) => {
+            link.tell(&ToFront::Failed(error.raw_os_error().unwrap_or(libc::EIO)));
+            None
+        }
+    }
+}
+
+fn begin(mut work: Work, link: &mut FrontLink) -> std::io::Result<Supervisor> {
+    // Without the subreaper bit strays go to init: the call works, the reaper net does not hold.
+    let mut degraded = Vec::new();
+    if session::become_subreaper().is_err() {
+        degraded.push("no-subreaper".to_owned());
+    }
+    let caller_session = session::own_session();
+    let children = SignalFd::new(&[libc::SIGCHLD])?;
+    let (requests, request_end) = fds::pipe()?;
+    fds::set_nonblocking(requests.as_fd())?;
+    let address = own_address(request_end.as_raw_fd());
+    if address.is_none() {
+        degraded.push("no-proc".to_owned());
+    }
+    let marker: Vec<Vec<u8>> = address
+        .map(|address| format!("{SUPERVISOR_VARIABLE}={}", address.to_text()).into_bytes())
+        .into_iter()
+        .collect();
+    let mut streams = set_up_streams(work.run.is_some())?;
+    let mut started_run = None;
+    let pid = match work.run.clone() {
+        Some(run) => {
+            drop(session::child_new_session());
+            let opened = jobs::open_output(work.settings.capture, &mut degraded);
+            let (output, _, tty) = opened.ok_or_else(std::io::Error::last_os_error)?;
+            let follower = output
+                .follower
+                .as_ref()
+                .ok_or_else(std::io::Error::last_os_error)?;
+            let waiting = run::fork_program(&work, &run, follower, tty, &marker)?;
+            let pid = waiting.pid;
+            started_run = Some((waiting, output, tty, run));
+            pid
+        }
+        None => {
+            let pid = start_shell(&work, &marker, &streams)?;
+            streams.pipes.clear();
+            pid
+        }
+    };
+    let started = clock::boottime();
+    let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+    // The other end is kept open on purpose: `requests` must never report its end.
+    std::mem::forget(request_end);
+    work.terminal = work.terminal.filter(|_| work.run.is_none());
+    let ledger = Ledger::new(&work, degraded);
+    let linger = match work.settings.linger {
+        Linger::Always => true,
+        Linger::Never => false,
+        Linger::Auto => dies_with_the_call(work.caller),
+    };
+    let mut supervisor = Supervisor {
+        epoll,
+        children,
+        link: None,
+        requests,
+        request_bytes: Vec::new(),
+        address,
+        shell: Shell {
+            pid,
+            session: if work.terminal.is_some() {
+                caller_session
+            } else {
+                pid
+            },
+            status: None,
+            started,
+        },
+        phase: Phase::Foreground,
+        killing: None,
+        doomed: None,
+        bystanders: Vec::new(),
+        sinks: streams.sinks,
+        feeds: streams.feeds,
+        jobs: Vec::new(),
+        ledger,
+        spare_output: None,
+        promote_at: work.settings.promote_after.map(|after| started + after),
+        settings: work.settings,
+        saved: work.saved,
+        has_spots: work.has_spots,
+        has_terminal: work.terminal.is_some(),
+        command: work.command,
+        shell_path: work.shell,
+        shell_argv: work.argv,
+        run: work.run,
+        linger,
+        ourselves: work.ourselves,
+        last_tail: Vec::new(),
+        leftovers_at: None,
+        settled_in_at: work.affinity.is_some().then(|| started + SETTLING_IN),
+        affinity: work.affinity,
+        retry_at: None,
+        give_up_at: None,
+        buffer: vec![0; 64 * 1024],
+    };
+    drop(work.terminal);
+    let mut keep = supervisor.descriptors();
+    keep.extend(link.descriptors());
+    if let Some((waiting, output, ..)) = &started_run {
+        keep.extend(waiting.descriptors());
+        keep.extend(output.descriptors());
+    }
+    let_go_of_the_harness(&mut keep);
+    if let Some((waiting, output, tty, run)) = started_run {
+        supervisor.begin_run(&waiting, output, tty, &run, link);
+    }
+    supervisor.watch(&supervisor.requests, TOKEN_REGISTER);
+    fds::with_borrowed(supervisor.children.as_raw_fd(), |fd| {
+        supervisor.watch(fd, TOKEN_CHILD)
+    });
+    let Supervisor {
+        epoll,
+        sinks,
+        feeds,
+        ..
+    } = &mut supervisor;
+    sinks.iter_mut().for_each(|sink| sink.watch(epoll));
+    feeds
+        .iter_mut()
+        .flatten()
+        .for_each(|feed| feed.listen(epoll, true));
+    if supervisor.has_spots {
+        // The shell is busy starting; a job will come soon. From here on we work beside it.
+        supervisor.settled_in_at = None;
+        if let Some(affinity) = supervisor.affinity.take() {
+            affinity.child_restore();
+        }
+        supervisor.ledger.prepare();
+        let capture = supervisor.settings.capture;
+        supervisor.spare_output = jobs::open_output(capture, &mut Vec::new());
+    }
+    Ok(supervisor)
+}
+
+/// `None` without a `/proc` of our own pid namespace: its numbers would mean other processes.
+fn own_address(fd: i32) -> Option<Address> {
+    let pid = session::pid();
+    let own = std::fs::read_link("/proc/self").ok()?;
+    if own.to_str()?.parse() != Ok(pid) {
+        return None;
+    }
+    Some(Address {
+        pid,
+        starttime: proc::starttime(pid)?,
+        pidns: proc::pidns(),
+        fd,
+    })
+}
+
+/// Everything of the harness but the sinks is closed; its directory is left, so that it can be
+/// unmounted while a job runs.
+fn let_go_of_the_harness(keep: &mut [i32]) {
+    if let Ok(null) = fds::open_path("/dev/null", libc::O_RDWR) {
+        for fd in 0..3 {
+            drop(fds::put(null.as_raw_fd(), fd));
+        }
+    }
+    fds::close_all_but(3, keep);
+    drop(std::env::set_current_dir("/"));
+    fds::raise_file_limit();
+}
+
+/// Sinks for whatever the harness gave, feeds for what has to be relayed (DESIGN: a file that is not
+/// appended to, a terminal and /dev/null are handed through).
+fn set_up_streams(is_run: bool) -> std::io::Result<Streams> {
+    let mut streams = Streams {
+        sinks: Vec::new(),
+        feeds: Vec::new(),
+        ends: [None; 2],
+        pipes: Vec::new(),
+    };
+    let objects = [fds::object(1), fds::object(2)];
+    for (slot, fd) in [1, 2].into_iter().enumerate() {
+        let kind = fds::kind(fd);
+        if kind == Kind::Closed || !fds::is_writable(fd) {
+            continue;
+        }
+        if slot == 1 && objects[0] == objects[1] && !streams.sinks.is_empty() {
+            streams.ends[1] = streams.ends[0];
+            continue;
+        }
+        let index = streams.sinks.len();
+        streams
+            .sinks
+            .push(Sink::new(fd, kind, TOKEN_SINK + index as u64)?);
+        let relayed = match kind {
+            Kind::Pipe | Kind::Socket => !fds::consumer_is_gone(fd),
+            Kind::File { append } => append,
+            _ => false,
+        };
+        if relayed && !is_run {
+            let (feed, end) = Feed::new(index, TOKEN_FEED + streams.feeds.len() as u64)?;
+            streams.feeds.push(Some(feed));
+            streams.ends[slot] = Some(streams.pipes.len());
+            streams.pipes.push(end);
+        }
+    }
+    Ok(streams)
+}
+
+/// Starts the real shell and gives its pid once it has been exec'd.
+fn start_shell(work: &Work, marker: &[Vec<u8>], streams: &Streams) -> std::io::Result<i32> {
+    let end = |slot: usize| streams.ends[slot].map(|index| streams.pipes[index].as_raw_fd());
+    let ends = [end(0), end(1)];
+    let put_streams = || {
+        for (fd, end) in [1, 2].into_iter().zip(ends) {
+            if let Some(end) = end {
+                drop(fds::put(end, fd));
+            }
+        }
+    };
+    // The text grew by our insertions, and the environment by a marker: both can be the straw too
+    // much. The last try is what would have run without us.
+    let tries: [(&[std::ffi::OsString], &[Vec<u8>]); 3] = [
+        (&work.argv, marker),
+        (&work.untouched, marker),
+        (&work.untouched, &[]),
+    ];
+    let mut result = Err(std::io::Error::from_raw_os_error(libc::E2BIG));
+    for (argv, extra) in tries {
+        let image = Image::new(&work.shell, argv, extra);
+        result = match &work.terminal {
+            Some(terminal) => fork_at_terminal(work, terminal, &image, put_streams),
+            None => spawn_in_session(work, &image, put_streams),
+        };
+        if !matches!(&result, Err(error) if error.raw_os_error() == Some(libc::E2BIG)) {
+            break;
+        }
+    }
+    result
+}
+
+/// Puts signals and processors back as the harness left them. Async-signal-safe.
+pub(super) fn child_restore(work: &Work) {
+    if let Some(affinity) = &work.affinity {
+        affinity.child_restore();
+    }
+    work.saved.child_restore(CHANGED_SIGNALS);
+}
+
+/// The usual case: a session of its own for the shell, by the fast way.
+fn spawn_in_session(work: &Work, image: &Image, put_streams: impl Fn()) -> std::io::Result<i32> {
+    let mut failure = None;
+    let pid = process::spawn_sharing(&mut || {
+        drop(session::child_new_session());
+        put_streams();
+        child_restore(work);
+        failure = Some(image.child_exec());
+        126
+    })?;
+    match failure {
+        Some(error) => {
+            process::wait_for(pid);
+            Err(error)
+        }
+        None => Ok(pid),
+    }
+}
+
+/// With a terminal: a group of its own in the caller's session, in the foreground if we are. The
+/// shell waits at a gate until the supervisor has left that session.
+fn fork_at_terminal(
+    work: &Work,
+    terminal: &OwnedFd,
+    image: &Image,
+    put_streams: impl Fn(),
+) -> std::io::Result<i32> {
+    let (errors, error_end) = fds::pipe()?;
+    let (gate, gate_end) = fds::pipe()?;
+    let takes_terminal = session::foreground_group(terminal) == Some(session::own_group());
+    match process::fork()? {
+        Forked::Parent(pid) => {
+            drop(session::child_new_session());
+            drop(error_end);
+            let _ = nix::unistd::write(&gate_end, b"g");
+            let mut errno = [0u8; 4];
+            if let Ok(4) = nix::unistd::read(&errors, &mut errno) {
+                process::wait_for(pid);
+                return Err(std::io::Error::from_raw_os_error(i32::from_le_bytes(errno)));
+            }
+            Ok(pid)
+        }
+        Forked::Child => {
+            drop(gate_end);
+            session::child_new_group();
+            if takes_terminal {
+                session::child_take_terminal(terminal.as_raw_fd(), session::pid());
+            }
+            if !process::child_wait_gate(gate.as_raw_fd()) {
+                process::exit_now(125);
+            }
+            put_streams();
+            child_restore(work);
+            let errno = image.child_exec().raw_os_error().unwrap_or(libc::EIO);
+            process::child_write(error_end.as_raw_fd(), &errno.to_le_bytes());
+            process::exit_now(126)
+        }
+    }
+}
+
+/// Whether every process here dies with the call: the front is the init of its pid namespace, or that
+/// init is a sandbox helper which leaves with the command.
+fn dies_with_the_call(caller: i32) -> bool {
+    const FIRST_PIDNS: u64 = 0xEFFF_FFFC;
+    if proc::pidns() == FIRST_PIDNS {
+        return false;
+    }
+    // The front's parent is 0 when the front itself is init.
+    caller == 0
+        || std::env::var_os("CODEX_SANDBOX_NETWORK_DISABLED").is_some()
+        || proc::comm(1).is_some_and(|name| name == "bwrap" || name.starts_with("codex"))
+}

@@ -1,0 +1,256 @@
+//! Strays: what the kernel hands to us when its parent has gone. Which of them become jobs, which were
+//! only passing; and the foreground command that becomes a job itself.
+
+use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
+
+use super::jobs::target;
+use super::ledger::Start;
+use super::stream::Sink;
+use super::{DRAIN, LAUNCHING, Phase, REGISTRATION, Supervisor};
+use crate::invocation;
+use crate::job::How;
+use crate::sys::process::Usage;
+use crate::sys::{fds, proc, session};
+use crate::text;
+
+impl Supervisor {
+    /// Our children that are no job, not the shell and not being killed with it; with `dead`, also
+    /// those that have ended and were not reaped yet.
+    pub(super) fn strays(&self, dead: bool) -> Vec<i32> {
+        if self.address.is_none() {
+            return Vec::new();
+        }
+        let known = |pid: i32| {
+            self.job_of(pid).is_some()
+                || (pid == self.shell.pid && self.shell.status.is_none())
+                || self.is_target(pid)
+                || is_supervisor(pid)
+        };
+        let mut children = proc::children(session::pid());
+        children.retain(|&pid| {
+            !known(pid) && proc::stat(pid).is_some_and(|stat| dead || !stat.is_dead())
+        });
+        children
+    }
+
+    /// Whether all that is left below us are supervisors of commands of their own (`agent-sh run`
+    /// from within a job): they need nobody above them.
+    pub(super) fn has_only_supervisors(&self) -> bool {
+        proc::children(session::pid())
+            .into_iter()
+            .all(is_supervisor)
+    }
+
+    /// Whether one of the strays is a forked copy of the shell that has yet to register.
+    pub(super) fn is_awaiting_registration(&self, strays: &[i32], elapsed: Duration) -> bool {
+        self.has_spots
+            && strays.iter().any(|&pid| {
+                let words = proc::cmdline(pid).unwrap_or_default();
+                let launches = words
+                    .get(1)
+                    .is_some_and(|word| word == invocation::LAUNCH || word == invocation::ADOPT);
+                let helper = proc::children(pid).into_iter().any(|child| {
+                    proc::cmdline(child).is_some_and(|words| {
+                        words.get(1).is_some_and(|word| word == invocation::ADOPT)
+                    })
+                });
+                if launches || helper {
+                    elapsed < LAUNCHING
+                } else {
+                    elapsed < REGISTRATION && (words.is_empty() || words == self.shell_argv)
+                }
+            })
+    }
+
+    /// Whether a stray was born just now: it may be on its way to becoming a daemon, or to its end.
+    pub(super) fn is_unsettled(&self, pid: i32) -> bool {
+        proc::stat(pid).is_some_and(|stat| proc::age(&stat).is_some_and(|age| age < DRAIN))
+    }
+
+    /// Whether a process that ended before it was adopted deserves a record all the same: one that had
+    /// left the shell's session meant to stay (a daemon), and so did one that was a stray already when
+    /// the call was cut short. Short-lived leftovers did not (`> >(tee log)`, the rest of an ended
+    /// job), nor did what died of the kill itself, nor one that handed over to a child, as daemons do.
+    pub(super) fn is_worth_a_record(&self, pid: i32) -> bool {
+        if self.is_target(pid)
+            || self.was_job(pid)
+            || is_supervisor(pid)
+            || self.leftovers_at.is_some()
+        {
+            return false;
+        }
+        let Some(dead) = proc::stat(pid) else {
+            return false;
+        };
+        let left = dead.sid != self.shell.session && dead.sid != session::own_session();
+        let bystander = self.bystanders.contains(&pid);
+        // The heir may have become a job, or ended too, by the time we look.
+        let handed_over = || {
+            let children = proc::children(session::pid()).into_iter();
+            children.filter_map(proc::stat).any(|heir| {
+                heir.pid != pid && heir.sid == dead.sid && heir.starttime >= dead.starttime
+            })
+        };
+        (left || bystander) && !handed_over()
+    }
+
+    /// Records a stray that nobody saw alive; of its command only the name is left.
+    pub(super) fn record_dead_stray(&mut self, pid: i32, status: i32, usage: Usage) {
+        let text = proc::comm(pid).unwrap_or_default();
+        let start = Start {
+            how: How::Stray,
+            pid,
+            text: text.as_bytes(),
+            tty: false,
+            redirected_to: None,
+            transcript: None,
+            degraded: Vec::new(),
+            run: None,
+            was: None,
+        };
+        if let Some(live) = self.ledger.publish(&start) {
+            let job = self.new_job(pid, text.into_bytes(), Some(live));
+            self.jobs.push(job);
+            self.finish(self.jobs.len() - 1, status, Some(usage), "waitid");
+        }
+    }
+
+    /// Makes everything that the kernel handed to us a job.
+    pub(super) fn adopt_strays(&mut self) {
+        let loose: Vec<usize> = (0..self.jobs.len())
+            .filter(|&index| self.jobs[index].ended && self.jobs[index].output.is_some())
+            .collect();
+        for pid in self.strays(false) {
+            self.adopt(pid, &loose);
+        }
+        for index in loose {
+            self.jobs[index].output = None;
+        }
+    }
+
+    fn adopt(&mut self, pid: i32, loose: &[usize]) {
+        let words = proc::cmdline(pid).unwrap_or_default();
+        // A forked copy of the shell carries the whole rewritten text.
+        let text = if words == self.shell_argv {
+            String::from_utf8_lossy(&self.command).into_owned()
+        } else {
+            text::quote_all(words.iter().map(|word| word.as_bytes()))
+        };
+        let streams = [1, 2].map(|fd| fds::object_of(pid, fd));
+        let feed = self
+            .feeds
+            .iter()
+            .flatten()
+            .position(|feed| streams.contains(&Some(feed.object)));
+        // The terminal of an ended job passes to whoever of its tree still writes to it.
+        let inherited = loose.iter().copied().find(|&index| {
+            let output = self.jobs[index].output.as_ref();
+            output.is_some_and(|o| o.object.is_some() && streams.contains(&o.object))
+        });
+        let shared = feed
+            .and_then(|at| self.feeds.iter().flatten().nth(at)?.owner)
+            .and_then(|owner| {
+                let path = self.jobs[owner].live.as_ref()?.transcript_path();
+                Some(path.to_string_lossy().into_owned())
+            });
+        let redirected_to = if feed.is_none() && inherited.is_none() {
+            target(pid, 1)
+        } else {
+            None
+        };
+        let start = Start {
+            how: How::Stray,
+            pid,
+            text: text.as_bytes(),
+            tty: inherited.is_some(),
+            redirected_to: redirected_to.clone(),
+            transcript: shared,
+            degraded: Vec::new(),
+            run: None,
+            was: None,
+        };
+        let live = self.ledger.publish(&start);
+        let index = self.jobs.len();
+        let mut job = self.new_job(pid, text.into_bytes(), live);
+        job.redirected_to = redirected_to;
+        if let Some(from) = inherited {
+            job.output = self.jobs[from].output.take();
+            job.listen(&self.epoll, true);
+        }
+        self.jobs.push(job);
+        let owned = self
+            .feeds
+            .iter_mut()
+            .flatten()
+            .filter(|feed| feed.owner.is_none());
+        for feed in owned.filter(|feed| streams.contains(&Some(feed.object))) {
+            feed.owner = Some(index);
+        }
+        if self.phase == Phase::Released {
+            self.jobs[index].settle_down();
+        }
+    }
+
+    /// What is still written to the call's own pipes belongs to a job, or to nobody.
+    pub(super) fn give_feeds_to_jobs(&mut self) {
+        let heir = self.jobs.iter().position(|job| !job.ended);
+        for slot in &mut self.feeds {
+            let Some(feed) = slot else { continue };
+            if feed.owner.is_none() {
+                feed.owner = heir;
+            }
+            match feed.owner {
+                Some(_) => feed.listen(&self.epoll, true),
+                None => *slot = None,
+            }
+        }
+    }
+
+    /// The foreground command becomes a job: the harness would kill it soon, or just tried to.
+    pub(super) fn promote(&mut self) {
+        let text = self.command.clone();
+        let start = Start {
+            how: How::Promoted,
+            pid: self.shell.pid,
+            text: &text,
+            tty: false,
+            redirected_to: if self.feeds.iter().flatten().next().is_some() {
+                None
+            } else {
+                target(self.shell.pid, 1)
+            },
+            transcript: None,
+            degraded: Vec::new(),
+            run: None,
+            was: None,
+        };
+        let redirected_to = start.redirected_to.clone();
+        let Some(live) = self.ledger.publish_since(&start, self.shell.started) else {
+            // Without a record nobody could find it again: leave it to the harness.
+            self.promote_at = None;
+            return;
+        };
+        let index = self.jobs.len();
+        let mut job = self.new_job(self.shell.pid, text, Some(live));
+        job.redirected_to = redirected_to;
+        for feed in self.feeds.iter_mut().flatten() {
+            // What the harness has not taken yet is kept; else a reminder of what it saw last.
+            let pending = self.sinks.get_mut(feed.sink).map(Sink::take_pending);
+            match pending.filter(|pending| !pending.is_empty()) {
+                Some(pending) => job.record_output(&pending),
+                None => job.record_output(&feed.tail),
+            }
+            feed.owner = Some(index);
+        }
+        self.jobs.push(job);
+        self.say_announcement();
+        self.finish_call(124 << 8);
+    }
+}
+
+/// Whether `pid` is a supervisor like this process, by the name it gave itself. (Its arguments may have
+/// been too short to hold the title.)
+fn is_supervisor(pid: i32) -> bool {
+    proc::comm(pid).is_some_and(|name| super::start::TITLE.starts_with(&name) && name.len() == 15)
+}
