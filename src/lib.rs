@@ -16,16 +16,78 @@
 //! `supervisor`, `launcher` and `verbs` are roles, one per kind of process, and know each other only
 //! through `handoff`; `sys` holds all unsafe code. ARCHITECTURE.md has the invariants and their reasons.
 
+pub mod caller;
+pub mod cli;
 pub mod error;
+pub mod front;
+pub mod handoff;
+pub mod invocation;
 pub mod job;
+pub mod launcher;
+pub mod message;
+pub mod plan;
+pub mod record;
+pub mod rewrite;
+pub mod session;
+pub mod settings;
+pub mod shell;
+pub mod store;
+pub mod supervisor;
+pub mod syntax;
 #[expect(
     unsafe_code,
     reason = "fork, exec, signals, terminals: the only room that may"
 )]
 pub mod sys;
+pub mod text;
+pub mod verbs;
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use handoff::RunJob;
+use invocation::Role;
+use settings::Settings;
+use sys::fds::{self, Kind};
+use verbs::Hooks;
+use verbs::run::RunRequest;
 
 /// Runs the program with its arguments, and gives the exit code.
 #[must_use]
-pub fn run(_args: Vec<std::ffi::OsString>) -> u8 {
-    0
+pub fn run(args: Vec<OsString>) -> u8 {
+    let stdin_is_terminal = || fds::kind(0) == Kind::Terminal;
+    match invocation::read(&args, stdin_is_terminal, |path| Path::new(path).is_file()) {
+        Role::Shell(call) => front::stand_in(call, supervisor::supervise),
+        Role::Launch(words) => launcher::launch(&words, front::nested_supervisor()),
+        Role::Adopt(words) => launcher::adopt(&words, front::nested_supervisor()),
+        Role::Interpose(what, words) => {
+            launcher::interpose(what, &words, front::nested_supervisor())
+        }
+        Role::Verb => verbs::main(
+            args,
+            Hooks {
+                run: run_job,
+                session: caller_session,
+            },
+        ),
+        Role::Unknown(word) => verbs::unknown(&word),
+    }
+}
+
+fn run_job(request: RunRequest) -> error::Result<u8> {
+    let run = RunJob {
+        name: request.name,
+        session: request.session,
+        cwd: request.cwd,
+        interactive: request.interactive,
+        timeout: request.timeout,
+        wait: request.wait,
+        json: request.json,
+    };
+    front::run_job(request.argv, request.is_text, run, supervisor::supervise)
+}
+
+fn caller_session(settings: &Settings) -> Option<String> {
+    let env = |name: &str| std::env::var_os(name);
+    caller::on_behalf(settings, env, sys::session::parent_pid()).0
 }

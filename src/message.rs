@@ -1,0 +1,190 @@
+//! Talk and data of the verbs: the only writer of `agent-sh: …` on stderr, and the way to stdout.
+//!
+//! SIGPIPE has the caller's disposition here, for Rust's own start-up does not run. Where it is
+//! ignored, a reader that went away shows as EPIPE; that ends the verb without a word.
+
+use std::ffi::OsString;
+use std::fmt::Display;
+use std::io::{self, IsTerminal, Write};
+
+use crate::error::{Error, Result};
+
+/// The code that a death by SIGPIPE would have given.
+const PIPE_CODE: u8 = 128 + 13;
+const STDOUT: &str = "write to stdout";
+
+/// Tells the error, and gives its exit code.
+pub fn error(error: &Error) -> u8 {
+    if is_closed_pipe(error) {
+        return PIPE_CODE;
+    }
+    stderr(&lines(error));
+    error.exit_code()
+}
+
+/// One line of talk: lower case, no final stop.
+pub fn say(text: impl Display) {
+    stderr(&format!("agent-sh: {}\n", one_line(&text.to_string())));
+}
+
+/// A line of talk with what the reader can do.
+pub fn say_with_hint(text: impl Display, hint: impl Display) {
+    let text = one_line(&text.to_string());
+    let hint = one_line(&hint.to_string());
+    stderr(&format!("agent-sh: {text}\nhint: {hint}\n"));
+}
+
+/// Prints data.
+pub fn out(text: &str) -> Result<()> {
+    out_bytes(text.as_bytes())
+}
+
+/// Prints data as it is, and lets it go at once: a follower must see it now.
+pub fn out_bytes(bytes: &[u8]) -> Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout
+        .write_all(bytes)
+        .and_then(|()| stdout.flush())
+        .map_err(|source| Error::sys(STDOUT, source))
+}
+
+/// One JSON value, on one line.
+pub fn out_json(value: &serde_json::Value) -> Result<()> {
+    out(&format!("{value}\n"))
+}
+
+fn is_closed_pipe(error: &Error) -> bool {
+    matches!(error, Error::Sys { what: STDOUT, source } if source.kind() == io::ErrorKind::BrokenPipe)
+}
+
+fn lines(error: &Error) -> String {
+    let text = one_line(&error.to_string());
+    match error.hint() {
+        Some(hint) => format!("agent-sh: {text}\nhint: {}\n", one_line(&hint)),
+        None => format!("agent-sh: {text}\n"),
+    }
+}
+
+/// What others wrote (paths, ids, values) must neither move the cursor nor look like a line of ours.
+fn one_line(text: &str) -> String {
+    let shown = |letter: char| match letter {
+        '\n' => "\\n".to_owned(),
+        '\t' => "\\t".to_owned(),
+        _ if letter.is_control() => letter.escape_default().to_string(),
+        _ => letter.to_string(),
+    };
+    text.chars().map(shown).collect()
+}
+
+/// One write, so that lines of parallel processes do not mix. Nobody is left to tell if it fails.
+fn stderr(text: &str) {
+    io::stderr().lock().write_all(text.as_bytes()).ok();
+}
+
+/// Whether and how to colour what is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Palette {
+    on: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Colour {
+    Plain,
+    Dim,
+    Green,
+    Yellow,
+    Red,
+    Blue,
+}
+
+impl Palette {
+    pub const OFF: Self = Self { on: false };
+
+    /// Colours only on a terminal that has them, and not where NO_COLOR is set to anything.
+    #[must_use]
+    pub fn of_stdout(env: impl Fn(&str) -> Option<OsString>) -> Self {
+        let dumb = env("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
+        let refused = env("NO_COLOR").is_some_and(|value| !value.is_empty());
+        Self {
+            on: io::stdout().is_terminal() && !dumb && !refused,
+        }
+    }
+
+    #[must_use]
+    pub fn paint(self, colour: Colour, text: &str) -> String {
+        let code = match colour {
+            Colour::Plain => return text.to_owned(),
+            Colour::Dim => "2",
+            Colour::Green => "32",
+            Colour::Yellow => "33",
+            Colour::Red => "31",
+            Colour::Blue => "34",
+        };
+        if self.on {
+            format!("\u{1b}[{code}m{text}\u{1b}[0m")
+        } else {
+            text.to_owned()
+        }
+    }
+}
+
+/// The width of the terminal on stdout. `None`: it is no terminal.
+#[must_use]
+pub fn width() -> Option<usize> {
+    let (terminal_size::Width(columns), _) = terminal_size::terminal_size_of(io::stdout())?;
+    (columns > 0).then_some(usize::from(columns))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_and_hint() {
+        let unknown = Error::NoJob {
+            wanted: "7f3".to_owned(),
+        };
+        assert_eq!(
+            lines(&unknown),
+            "agent-sh: no job '7f3'\nhint: 'agent-sh ps --all' lists finished jobs\n"
+        );
+        let denied = Error::sys("open a terminal", io::Error::from_raw_os_error(13));
+        assert_eq!(
+            lines(&denied),
+            "agent-sh: cannot open a terminal: permission denied\n"
+        );
+    }
+
+    #[test]
+    fn a_foreign_text_stays_on_its_line() {
+        let nasty = Error::NoJob {
+            wanted: "a\nagent-sh: all is well\u{1b}[2J".to_owned(),
+        };
+        assert_eq!(
+            lines(&nasty).lines().next(),
+            Some("agent-sh: no job 'a\\nagent-sh: all is well\\u{1b}[2J'")
+        );
+    }
+
+    #[test]
+    fn a_reader_that_left_ends_us_quietly() {
+        let gone = Error::sys(STDOUT, io::Error::from_raw_os_error(32));
+        assert!(is_closed_pipe(&gone));
+        assert!(!is_closed_pipe(&Error::sys(
+            STDOUT,
+            io::Error::from_raw_os_error(28)
+        )));
+        assert!(!is_closed_pipe(&Error::sys(
+            "signal",
+            io::Error::from_raw_os_error(32)
+        )));
+    }
+
+    #[test]
+    fn colours() {
+        assert_eq!(Palette::OFF.paint(Colour::Red, "x"), "x");
+        let on = Palette { on: true };
+        assert_eq!(on.paint(Colour::Red, "x"), "\u{1b}[31mx\u{1b}[0m");
+        assert_eq!(on.paint(Colour::Plain, "x"), "x");
+    }
+}

@@ -1,0 +1,442 @@
+//! `kill`: ends jobs, whole trees of them.
+//!
+//! It writes down that it asked, signals, and waits; how a job ended is for its supervisor to say.
+//! Processes are signalled one by one, each through a pidfd whose process was checked: a pid that was
+//! reused meanwhile is never hit.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use crate::cli::Kill;
+use crate::error::{Error, Result};
+use crate::message;
+use crate::record::KillIntent;
+use crate::store::{JobView, Waited};
+use crate::sys::{clock, proc};
+use crate::text;
+use crate::verbs::format::{ending, sentence, signal_name};
+use crate::verbs::{Context, row};
+
+/// How long processes may take to go after KILL; only the kernel can hold them then.
+const AFTER_KILL: Duration = Duration::from_secs(10);
+/// How long the record may take once all processes are gone.
+const FOR_RECORD: Duration = Duration::from_secs(5);
+/// How long a signal that only may end a job is given before we say that it lives.
+const AFTER_OTHER: Duration = Duration::from_millis(300);
+/// Signals that ask a job to end: KILL follows when it does not.
+const ENDING: [i32; 5] = [
+    libc::SIGTERM,
+    libc::SIGINT,
+    libc::SIGQUIT,
+    libc::SIGABRT,
+    libc::SIGKILL,
+];
+
+pub(crate) fn kill(context: &Context, kill: &Kill) -> Result<u8> {
+    let mut worst = 0;
+    let mut jobs: Vec<JobView> = Vec::new();
+    for wanted in &kill.jobs {
+        // One that is unknown must not protect the others.
+        match context.find(wanted) {
+            Ok(job) if jobs.iter().any(|before| before.dir == job.dir) => {}
+            Ok(job) => jobs.push(job),
+            Err(error) => worst = worst.max(message::error(&error)),
+        }
+    }
+    // All at once: the grace of one must not delay the others.
+    let results: Vec<Result<Report>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = jobs
+            .iter()
+            .map(|job| scope.spawn(move || end(job, kill.signal, kill.grace)))
+            .collect();
+        let failed = || Error::sys("end a job", io::Error::other("a thread of ours ended"));
+        let joined = threads.into_iter().map(|t| t.join());
+        joined
+            .map(|result| result.unwrap_or_else(|_| Err(failed())))
+            .collect()
+    });
+    for (job, result) in jobs.iter().zip(results) {
+        let code = match result {
+            Ok(report) => tell(job, &report, kill)?,
+            Err(error) => message::error(&error),
+        };
+        worst = worst.max(code);
+    }
+    Ok(worst)
+}
+
+/// What became of a job.
+#[derive(Debug)]
+enum Report {
+    /// It had ended before we asked.
+    Before,
+    Ended(Box<JobView>),
+    /// Its processes are gone, its record is not there yet.
+    Gone,
+    /// The signal was sent, and it lives.
+    Sent,
+    /// These would not go; the refusal of the first, if one was refused.
+    Left(Vec<i32>, Option<io::Error>),
+}
+
+fn end(job: &JobView, signal: i32, grace: Duration) -> Result<Report> {
+    if job.state.is_terminal() {
+        return Ok(Report::Before);
+    }
+    let mut tree = Tree::of(job)?;
+    if !ENDING.contains(&signal) {
+        let refused = tree.signal_new(signal, &mut Vec::new());
+        return match (job.wait(Some(Instant::now() + AFTER_OTHER))?, refused) {
+            (Waited::Ended(ended), _) => Ok(Report::Ended(ended)),
+            (Waited::Gone, _) => Ok(Report::Gone),
+            (Waited::TimedOut, None) => Ok(Report::Sent),
+            (Waited::TimedOut, error) => Ok(Report::Left(vec![job.launch.proc.pid], error)),
+        };
+    }
+    let intent = KillIntent {
+        by: "cli".to_owned(),
+        signal,
+        at: humantime::format_rfc3339_millis(clock::wall()).to_string(),
+    };
+    // A disk that takes no intent must not protect a job.
+    job.request_kill(&intent).ok();
+    let mut left = if signal == libc::SIGKILL {
+        Vec::new()
+    } else {
+        tree.end_with(signal, grace).0
+    };
+    let mut refused = None;
+    if signal == libc::SIGKILL || !left.is_empty() {
+        (left, refused) = tree.end_with(libc::SIGKILL, AFTER_KILL);
+    }
+    if !left.is_empty() {
+        return Ok(Report::Left(left, refused));
+    }
+    match job.wait(Some(Instant::now() + FOR_RECORD))? {
+        Waited::Ended(ended) => Ok(Report::Ended(ended)),
+        Waited::Gone | Waited::TimedOut => Ok(Report::Gone),
+    }
+}
+
+fn tell(job: &JobView, report: &Report, kill: &Kill) -> Result<u8> {
+    let id = &job.launch.id;
+    let command = text::shorten(&job.launch.command.text, 120);
+    match report {
+        Report::Before | Report::Ended(_) if kill.json => {
+            let job = if let Report::Ended(ended) = report {
+                ended
+            } else {
+                job
+            };
+            message::out_json(&super::show::facts(job))?;
+            Ok(0)
+        }
+        Report::Before => {
+            let how = already(&ending(&row(job)));
+            message::out(&format!("job {id} {how}: {command}\n"))?;
+            Ok(0)
+        }
+        Report::Ended(ended) => {
+            message::out(&format!("{}\n", sentence(&row(ended))))?;
+            Ok(0)
+        }
+        Report::Gone => {
+            message::say(format!("job {id} is gone; its record is still to come"));
+            Ok(0)
+        }
+        Report::Sent => {
+            let signal = signal_name(kill.signal);
+            message::say(format!(
+                "job {id} got {signal} and has not ended: {command}"
+            ));
+            Ok(0)
+        }
+        Report::Left(pids, refused) => {
+            let pids: Vec<String> = pids.iter().map(i32::to_string).collect();
+            let why = match refused {
+                Some(error) => crate::error::cause(error),
+                None => "it does not go away".to_owned(),
+            };
+            let pids = pids.join(", ");
+            message::say(format!("cannot end all of job '{id}' (pid {pids}): {why}"));
+            Ok(1)
+        }
+    }
+}
+
+/// The sentence of an end that we did not bring about.
+fn already(ending: &str) -> String {
+    for (now, before) in [
+        ("exited", "already exited"),
+        ("was signaled", "was already signaled"),
+        ("is lost", "was already lost"),
+    ] {
+        if let Some(rest) = ending.strip_prefix(now) {
+            return format!("{before}{rest}");
+        }
+    }
+    ending.to_owned()
+}
+
+/// What of a process decides whose it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Process {
+    pid: i32,
+    ppid: i32,
+    pgid: i32,
+    sid: i32,
+    starttime: u64,
+}
+
+/// The processes of one job.
+#[derive(Debug)]
+struct Tree {
+    leader: (i32, u64),
+    /// The leader began a session, or a group: all in it belong to the job.
+    has_session: bool,
+    has_group: bool,
+    /// Each process once seen in the tree. Its children are found also when the leader is gone.
+    known: HashMap<i32, u64>,
+    /// Never signalled, whatever the table says.
+    spared: [i32; 2],
+}
+
+impl Tree {
+    fn of(job: &JobView) -> Result<Self> {
+        let identity = &job.launch.proc;
+        let here = (proc::boot_id(), proc::pidns(), proc::timens());
+        if (identity.boot_id.as_str(), identity.pidns, identity.timens) != here {
+            return Err(Error::Failed {
+                text: format!(
+                    "cannot signal job '{}': it runs in another container or namespace",
+                    job.launch.id
+                ),
+                hint: Some("run 'agent-sh kill' where it was started".to_owned()),
+            });
+        }
+        let leader = proc::stat(identity.pid)
+            .filter(|stat| identity.pid > 1 && stat.starttime == identity.starttime);
+        Ok(Self {
+            leader: (identity.pid, identity.starttime),
+            has_session: leader.is_some_and(|stat| stat.sid == stat.pid),
+            has_group: leader.is_some_and(|stat| stat.pgid == stat.pid),
+            known: leader
+                .map(|stat| (stat.pid, stat.starttime))
+                .into_iter()
+                .collect(),
+            spared: [std::process::id() as i32, job.launch.supervisor.pid],
+        })
+    }
+
+    /// Who of the tree lives in this look at the system; remembers them.
+    fn living(&mut self, table: &[Process]) -> Vec<Process> {
+        let (pid, starttime) = self.leader;
+        // Somebody else with the leader's pid: its session and group are his then.
+        let reused = table
+            .iter()
+            .any(|p| p.pid == pid && p.starttime != starttime);
+        let belongs = |p: &Process| {
+            self.known.get(&p.pid) == Some(&p.starttime)
+                || !reused && self.has_session && p.sid == pid
+                || !reused && self.has_group && p.pgid == pid
+        };
+        let may = |p: &Process| p.pid > 1 && !self.spared.contains(&p.pid);
+        let mut inside: HashSet<i32> = table
+            .iter()
+            .filter(|p| belongs(p) && may(p))
+            .map(|p| p.pid)
+            .collect();
+        let mut size = 0;
+        while inside.len() > size {
+            size = inside.len();
+            let below = table.iter().filter(|p| may(p) && inside.contains(&p.ppid));
+            let below: Vec<i32> = below.map(|p| p.pid).collect();
+            inside.extend(below);
+        }
+        let living: Vec<Process> = table
+            .iter()
+            .filter(|p| inside.contains(&p.pid))
+            .copied()
+            .collect();
+        self.known
+            .extend(living.iter().map(|p| (p.pid, p.starttime)));
+        living
+    }
+
+    fn look(&mut self) -> Vec<Process> {
+        let table: Vec<Process> = proc::table()
+            .into_iter()
+            .filter(|stat| !stat.is_dead())
+            .map(|stat| Process {
+                pid: stat.pid,
+                ppid: stat.ppid,
+                pgid: stat.pgid,
+                sid: stat.sid,
+                starttime: stat.starttime,
+            })
+            .collect();
+        self.living(&table)
+    }
+
+    /// Signals all that live and were not in `sent` yet; gives the first refusal.
+    fn signal_new(&mut self, signal: i32, sent: &mut Vec<(Process, OwnedFd)>) -> Option<io::Error> {
+        let mut refused = None;
+        for process in self.look() {
+            if sent.iter().any(|(before, _)| *before == process) {
+                continue;
+            }
+            // One that ended meanwhile is no failure.
+            let Ok(pidfd) = proc::pidfd_open_checked(process.pid, process.starttime) else {
+                continue;
+            };
+            match proc::pidfd_send_signal(&pidfd, signal) {
+                Ok(()) => {}
+                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => continue,
+                Err(error) => refused = refused.or(Some(error)),
+            }
+            // A stopped process acts on a signal only when it goes on.
+            if ENDING.contains(&signal) && signal != libc::SIGKILL {
+                proc::pidfd_send_signal(&pidfd, libc::SIGCONT).ok();
+            }
+            sent.push((process, pidfd));
+        }
+        refused
+    }
+
+    /// Signals until nobody is left or the time is over. Gives those left, and the first refusal.
+    fn end_with(&mut self, signal: i32, time: Duration) -> (Vec<i32>, Option<io::Error>) {
+        let deadline = Instant::now() + time;
+        let mut sent = Vec::new();
+        let mut refused = None;
+        loop {
+            let error = self.signal_new(signal, &mut sent);
+            refused = refused.or(error);
+            sent.retain(|(_, pidfd)| is_alive(pidfd));
+            if sent.is_empty() {
+                // Whoever was born since the look is found by another one.
+                let left: Vec<i32> = self.look().iter().map(|p| p.pid).collect();
+                if left.is_empty() || Instant::now() >= deadline {
+                    return (left, refused);
+                }
+                continue;
+            }
+            // KILL must also meet those who are born while the others die.
+            let patience = if signal == libc::SIGKILL {
+                deadline.min(Instant::now() + Duration::from_millis(50))
+            } else {
+                deadline
+            };
+            wait_for_one(&sent, patience);
+            if Instant::now() >= deadline {
+                return (self.look().iter().map(|p| p.pid).collect(), refused);
+            }
+        }
+    }
+}
+
+fn is_alive(pidfd: &OwnedFd) -> bool {
+    let mut fds = [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)];
+    matches!(poll(&mut fds, PollTimeout::ZERO), Ok(0) | Err(Errno::EINTR))
+}
+
+/// Blocks until one of them ends, or the deadline.
+fn wait_for_one(sent: &[(Process, OwnedFd)], deadline: Instant) {
+    let mut fds: Vec<PollFd> = sent
+        .iter()
+        .map(|(_, pidfd)| PollFd::new(pidfd.as_fd(), PollFlags::POLLIN))
+        .collect();
+    let left = deadline.saturating_duration_since(Instant::now());
+    let ms = i32::try_from(left.as_millis() + 1).unwrap_or(i32::MAX);
+    // An interrupted wait is a short one: the caller looks again.
+    poll(
+        &mut fds,
+        PollTimeout::try_from(ms).unwrap_or(PollTimeout::MAX),
+    )
+    .ok();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(pid: i32, ppid: i32, pgid: i32, sid: i32) -> Process {
+        Process {
+            pid,
+            ppid,
+            pgid,
+            sid,
+            starttime: 1000 + pid as u64,
+        }
+    }
+
+    fn tree(has_session: bool) -> Tree {
+        Tree {
+            leader: (100, 1100),
+            has_session,
+            has_group: has_session,
+            known: HashMap::from([(100, 1100)]),
+            spared: [900, 90],
+        }
+    }
+
+    fn pids(living: &[Process]) -> Vec<i32> {
+        living.iter().map(|p| p.pid).collect()
+    }
+
+    #[test]
+    fn session_group_and_descendants() {
+        let table = [
+            process(1, 0, 1, 1),
+            process(90, 1, 90, 90),
+            process(100, 90, 100, 100),
+            process(101, 100, 100, 100),
+            process(102, 101, 102, 102),
+            process(103, 90, 103, 100),
+            process(200, 90, 200, 200),
+            process(900, 102, 102, 102),
+        ];
+        assert_eq!(pids(&tree(true).living(&table)), [100, 101, 102, 103]);
+        assert_eq!(pids(&tree(false).living(&table)), [100, 101, 102]);
+    }
+
+    #[test]
+    fn children_are_found_after_their_parents_went() {
+        let mut tree = tree(false);
+        let before = [process(100, 90, 50, 50), process(101, 100, 50, 50)];
+        assert_eq!(pids(&tree.living(&before)), [100, 101]);
+        let after = [process(101, 1, 50, 50), process(102, 101, 50, 50)];
+        assert_eq!(pids(&tree.living(&after)), [101, 102]);
+    }
+
+    #[test]
+    fn a_reused_pid_is_a_stranger() {
+        let mut stranger = process(100, 1, 100, 100);
+        stranger.starttime = 7;
+        let child = process(300, 100, 100, 100);
+        assert_eq!(pids(&tree(true).living(&[stranger, child])), [0; 0]);
+    }
+
+    #[test]
+    fn init_and_ourselves_are_never_inside() {
+        let mut tree = tree(true);
+        tree.known.insert(1, 1001);
+        let table = [process(1, 100, 100, 100), process(900, 100, 100, 100)];
+        assert_eq!(pids(&tree.living(&table)), [0; 0]);
+    }
+
+    #[test]
+    fn ends_that_came_before() {
+        for (now, before) in [
+            ("exited with 0 after 2s", "already exited with 0 after 2s"),
+            ("was signaled (9)", "was already signaled (9)"),
+            ("is lost (reboot)", "was already lost (reboot)"),
+        ] {
+            assert_eq!(already(now), before);
+        }
+    }
+}

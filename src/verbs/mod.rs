@@ -1,0 +1,327 @@
+//! The verbs: what people, agents and programs ask about jobs. One file each.
+//!
+//! Data goes to stdout, talk to stderr, both through `message`. A verb gives its exit code, or an
+//! error that `main` tells. Verbs read the store and signal processes; they never write a record.
+
+mod clean;
+mod format;
+mod kill;
+mod logs;
+mod parse;
+mod ps;
+pub mod run;
+mod setup;
+mod show;
+mod wait;
+
+use std::ffi::{OsStr, OsString};
+use std::time::Duration;
+
+use clap::Parser;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+use crate::cli::{Cli, Verb};
+use crate::error::{Error, Result};
+use crate::invocation::VERBS;
+use crate::message;
+use crate::settings::{self, Settings};
+use crate::store::{self, JobView, Store, Waited};
+use format::Row;
+use run::RunRequest;
+
+/// What the verbs need from other roles, which they may not import.
+#[derive(Clone, Copy)]
+pub struct Hooks {
+    /// Starts a job, and gives the exit code of the verb.
+    pub run: fn(RunRequest) -> Result<u8>,
+    /// The session of the caller: from the settings, the environment, or the harness above us.
+    pub session: fn(&Settings) -> Option<String>,
+}
+
+/// Runs a verb: the arguments with the program's name first. Gives the exit code.
+#[must_use]
+pub fn main(args: Vec<OsString>, hooks: Hooks) -> u8 {
+    let verb = args.get(1).map(|word| word.to_string_lossy().into_owned());
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(error) => return told(misuse(&error, verb.as_deref())),
+    };
+    told(dispatch(cli.verb, hooks))
+}
+
+/// Answers a first word that is no verb.
+#[must_use]
+pub fn unknown(word: &OsStr) -> u8 {
+    let word = word.to_string_lossy();
+    let hint = match nearest(&word) {
+        Some(verb) => format!("did you mean '{verb}'? 'agent-sh help' lists the verbs"),
+        None => "'agent-sh help' lists the verbs, 'agent-sh -c COMMAND' runs a command".to_owned(),
+    };
+    message::error(&Error::Usage {
+        text: format!("no verb '{word}'"),
+        hint: Some(hint),
+    })
+}
+
+fn told(result: Result<u8>) -> u8 {
+    result.unwrap_or_else(|error| message::error(&error))
+}
+
+fn dispatch(verb: Verb, hooks: Hooks) -> Result<u8> {
+    let context = Context::read(hooks)?;
+    match verb {
+        Verb::Run(run) => (hooks.run)(run::request(run)?),
+        Verb::Parse(parse) => parse::parse(&context, &parse),
+        Verb::Setup(setup) => setup::setup(&context, &setup),
+        Verb::Ps(ps) => ps::ps(&context, &ps),
+        Verb::Show(show) => show::show(&context, &show),
+        Verb::Logs(logs) => logs::logs(&context, &logs),
+        Verb::Wait(wait) => wait::wait(&context, &wait),
+        Verb::Kill(kill) => kill::kill(&context, &kill),
+    }
+}
+
+/// What every verb may ask: the settings, the session, the jobs.
+pub(crate) struct Context {
+    settings: Settings,
+    hooks: Hooks,
+}
+
+impl Context {
+    fn read(hooks: Hooks) -> Result<Self> {
+        let env = |name: &str| std::env::var_os(name);
+        let config = match settings::config_path(env) {
+            None => None,
+            Some(path) => match std::fs::read_to_string(&path) {
+                Ok(text) => Some(text),
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+                Err(source) => return Err(Error::io("read", &path, source)),
+            },
+        };
+        let settings = Settings::read(env, config.as_deref());
+        settings.check()?;
+        Ok(Self { settings, hooks })
+    }
+
+    pub(crate) fn env(&self, name: &str) -> Option<OsString> {
+        std::env::var_os(name)
+    }
+
+    pub(crate) fn session(&self) -> Option<String> {
+        (self.hooks.session)(&self.settings)
+    }
+
+    fn stores(&self) -> Vec<Store> {
+        Store::readers(&self.settings, |name| self.env(name))
+    }
+
+    /// Every job that is kept, the newest last.
+    pub(crate) fn jobs(&self) -> Result<Vec<JobView>> {
+        store::all_jobs(&self.stores())
+    }
+
+    /// The jobs of the caller's session that have not ended; of all sessions if there is none.
+    pub(crate) fn running(&self) -> Result<Vec<JobView>> {
+        let session = self.session();
+        let mut jobs = self.jobs()?;
+        jobs.retain(|job| {
+            let ours = session.is_none() || job.launch.session == session;
+            ours && !job.state.is_terminal()
+        });
+        Ok(jobs)
+    }
+
+    pub(crate) fn find(&self, wanted: &str) -> Result<JobView> {
+        store::find(&self.stores(), wanted, self.session().as_deref())
+    }
+
+    /// Each job once, in the order given.
+    pub(crate) fn find_all(&self, wanted: &[String]) -> Result<Vec<JobView>> {
+        let stores = self.stores();
+        let session = self.session();
+        let mut jobs: Vec<JobView> = Vec::with_capacity(wanted.len());
+        for word in wanted {
+            let job = store::find(&stores, word, session.as_deref())?;
+            if jobs.iter().all(|before| before.dir != job.dir) {
+                jobs.push(job);
+            }
+        }
+        Ok(jobs)
+    }
+}
+
+/// The job at its end, from a wait without a deadline.
+pub(crate) fn ended(job: &JobView, waited: Waited) -> Result<JobView> {
+    match waited {
+        Waited::Ended(ended) => Ok(*ended),
+        Waited::Gone | Waited::TimedOut => Err(Error::Failed {
+            text: format!(
+                "job '{}' was removed while it was waited for",
+                job.launch.id
+            ),
+            hint: None,
+        }),
+    }
+}
+
+/// What people are shown of a job.
+pub(crate) fn row(job: &JobView) -> Row {
+    Row {
+        id: job.launch.id.to_string(),
+        name: job.launch.name.clone(),
+        state: job.state,
+        took: job.duration_ms().map(Duration::from_millis),
+        exit_code: job.exit_code(),
+        signal: job.signal(),
+        reason: job.reason().map(|reason| reason.word().to_owned()),
+        how: job.launch.how,
+        session: job.launch.session.clone(),
+        command: job.launch.command.text.clone(),
+        unsupervised: job.degraded.iter().any(|reason| reason == "unsupervised"),
+    }
+}
+
+/// Turns what clap has to say into our words: help and version to stdout, the rest to an error.
+fn misuse(error: &clap::Error, verb: Option<&str>) -> Result<u8> {
+    let text = error.to_string();
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            return message::out(&text).map(|()| 0);
+        }
+        ErrorKind::InvalidSubcommand if verb.is_some_and(|verb| verb == "help") => {}
+        ErrorKind::InvalidSubcommand if verb.is_some_and(|verb| !VERBS.contains(&verb)) => {
+            return Ok(unknown(OsStr::new(verb.unwrap_or_default())));
+        }
+        _ => {}
+    }
+    let known = verb.filter(|verb| VERBS.contains(verb));
+    let help = match known {
+        Some("help") | None => "'agent-sh help' lists the verbs".to_owned(),
+        Some(verb) => format!("'agent-sh {verb} --help' shows an example"),
+    };
+    let suggestion = [ContextKind::SuggestedArg, ContextKind::SuggestedValue]
+        .into_iter()
+        .find_map(|kind| match error.get(kind) {
+            Some(ContextValue::String(text)) => Some(text.clone()),
+            Some(ContextValue::Strings(texts)) => texts.first().cloned(),
+            _ => None,
+        });
+    let hint = match suggestion {
+        Some(other) => format!("did you mean '{other}'? {help}"),
+        None => help,
+    };
+    let text = match (error.kind(), known) {
+        (ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand, Some(verb)) => {
+            format!("'agent-sh {verb}' needs more words")
+        }
+        (ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand, None) => "no verb".to_owned(),
+        _ => plain_text(&text),
+    };
+    Err(Error::Usage {
+        text,
+        hint: Some(hint),
+    })
+}
+
+/// The first paragraph of clap's message on one line, in our style.
+fn plain_text(text: &str) -> String {
+    let paragraph = text.split("\n\n").next().unwrap_or(text);
+    let words: Vec<&str> = paragraph
+        .trim_start_matches("error: ")
+        .split_whitespace()
+        .collect();
+    words.join(" ")
+}
+
+/// The verb that was meant, if one is near.
+fn nearest(word: &str) -> Option<&'static str> {
+    let (distance, verb) = VERBS
+        .iter()
+        .map(|verb| (distance(word, verb), verb))
+        .min()?;
+    (distance <= 2 && distance < verb.len()).then_some(verb)
+}
+
+/// Edits between two words: insert, delete, replace, or swap neighbours, each costs one.
+fn distance(one: &str, other: &str) -> usize {
+    let one: Vec<char> = one.chars().take(64).collect();
+    let other: Vec<char> = other.chars().collect();
+    let mut table = vec![vec![0; other.len() + 1]; one.len() + 1];
+    for i in 0..=one.len() {
+        for j in 0..=other.len() {
+            table[i][j] = if i == 0 || j == 0 {
+                i + j
+            } else {
+                let differs = usize::from(one[i - 1] != other[j - 1]);
+                let mut least = (table[i - 1][j] + 1)
+                    .min(table[i][j - 1] + 1)
+                    .min(table[i - 1][j - 1] + differs);
+                if i > 1 && j > 1 && one[i - 1] == other[j - 2] && one[i - 2] == other[j - 1] {
+                    least = least.min(table[i - 2][j - 2] + 1);
+                }
+                least
+            };
+        }
+    }
+    table[one.len()][other.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn typos_find_their_verb() {
+        for (typed, meant) in [
+            ("wiat", Some("wait")),
+            ("log", Some("logs")),
+            ("kil", Some("kill")),
+            ("stauts", None),
+            ("sp", Some("ps")),
+            ("make", None),
+            ("parser", Some("parse")),
+            ("", None),
+        ] {
+            assert_eq!(nearest(typed), meant, "{typed}");
+        }
+    }
+
+    #[test]
+    fn clap_speaks_our_language() {
+        let say = |words: &[&str]| {
+            let error = Cli::try_parse_from(words).unwrap_err();
+            match misuse(&error, words.get(1).copied()) {
+                Err(error) => format!("{error} | {}", error.hint().unwrap_or_default()),
+                Ok(code) => format!("code {code}"),
+            }
+        };
+        for (words, wanted) in [
+            (
+                &["agent-sh", "wait", "--timeut", "5"][..],
+                "unexpected argument '--timeut' found | did you mean '--timeout'? 'agent-sh wait --help' shows an example",
+            ),
+            (
+                &["agent-sh", "wait", "--timeout", "soon"],
+                "invalid value 'soon' for '--timeout <DURATION>': expected a duration like '100s', '2m' or '1h 30m' | 'agent-sh wait --help' shows an example",
+            ),
+            (
+                &["agent-sh", "show"],
+                "the following required arguments were not provided: <ID> | 'agent-sh show --help' shows an example",
+            ),
+            (
+                &["agent-sh", "ps", "--state", "runing"],
+                "invalid value 'runing' for '--state <STATE>' [possible values: running, stopped, exited, signaled, lost] | did you mean 'running'? 'agent-sh ps --help' shows an example",
+            ),
+            (
+                &["agent-sh", "setup"],
+                "'agent-sh setup' needs more words | 'agent-sh setup --help' shows an example",
+            ),
+            (
+                &["agent-sh", "help", "nonsense"],
+                "unrecognized subcommand 'nonsense' | 'agent-sh help' lists the verbs",
+            ),
+        ] {
+            assert_eq!(say(words), wanted, "{words:?}");
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! `show`: everything known of a job.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::cli::Show;
+use crate::error::Result;
+use crate::message::{self, Colour, Palette};
+use crate::record::{Record, Usage};
+use crate::store::JobView;
+use crate::text;
+use crate::verbs::format::{ending, short_duration, signal_name, size};
+use crate::verbs::{Context, row};
+
+pub(crate) fn show(context: &Context, show: &Show) -> Result<u8> {
+    let job = context.find(&show.job)?;
+    if show.json {
+        return message::out(&format!("{:#}\n", facts(&job))).map(|()| 0);
+    }
+    let palette = Palette::of_stdout(|name| context.env(name));
+    let mut out = format!("job {} {}\n", job.launch.id, ending(&row(&job)));
+    for (label, value) in lines(&job) {
+        let label = palette.paint(Colour::Dim, &format!("  {label:<11}"));
+        let _ = writeln!(out, "{label} {value}");
+    }
+    message::out(&out)?;
+    Ok(0)
+}
+
+/// The record; before there is one, the row of `ps` and what was written at the start.
+pub(crate) fn facts(job: &JobView) -> Value {
+    if let Some(record) = &job.record {
+        return record.to_value();
+    }
+    let mut facts = job.to_row_json();
+    if let Value::Object(map) = &mut facts {
+        let launch = serde_json::to_value(&job.launch).unwrap_or(Value::Null);
+        map.insert("launch".to_owned(), launch);
+    }
+    facts
+}
+
+/// The facts with a value, in the order a person asks for them.
+fn lines(job: &JobView) -> Vec<(&'static str, String)> {
+    let launch = &job.launch;
+    let record = job.record.as_ref();
+    let mut lines: Vec<(&'static str, String)> = Vec::new();
+    let mut add = |label, value: Option<String>| {
+        if let Some(value) = value.filter(|value| !value.is_empty()) {
+            // Indented, so that no text of the job can pose as a line of ours.
+            let value = text::sanitize(value.as_bytes()).replace('\n', "\n              ");
+            lines.push((label, value));
+        }
+    };
+    add("command", Some(command(job)));
+    add("name", launch.name.clone());
+    add("how", Some(launch.how.to_string()));
+    add("started", Some(launch.started_at.clone()));
+    add("ended", job.ended_at().map(str::to_owned));
+    add("directory", Some(launch.cwd.clone()));
+    add("session", launch.session.clone());
+    add("harness", launch.harness.clone());
+    add("process", Some(format!("pid {}", launch.proc.pid)));
+    add("supervisor", supervisor(job));
+    add("output", Some(output(job)));
+    add(
+        "used",
+        record.and_then(|record| record.data.rusage).map(used),
+    );
+    add("asked", record.and_then(asked));
+    add("killed by", record.and_then(killer));
+    add("left", record.map(left_running));
+    add("degraded", Some(job.degraded.join(", ")));
+    add("ignored", Some(launch.ignored_settings.join("; ")));
+    add("record", record.map(|record| record.id.clone()));
+    add("files", Some(job.dir.display().to_string()));
+    lines
+}
+
+fn command(job: &JobView) -> String {
+    let command = &job.launch.command;
+    let cut = if command.truncated { " … (cut)" } else { "" };
+    format!("{}{cut}", command.text)
+}
+
+fn supervisor(job: &JobView) -> Option<String> {
+    let gone = job.degraded.iter().any(|reason| reason == "unsupervised");
+    match (job.state.is_terminal(), gone) {
+        (true, _) => None,
+        (false, true) => Some(format!("pid {}, gone", job.launch.supervisor.pid)),
+        (false, false) => Some(format!("pid {}", job.launch.supervisor.pid)),
+    }
+}
+
+fn output(job: &JobView) -> String {
+    let mut out = String::new();
+    if let Some(path) = &job.launch.redirected_to {
+        let _ = write!(out, "redirected to {path}; ");
+    }
+    let _ = write!(out, "{} written", size(job.bytes_total()));
+    let kept = job.record.as_ref().map(|record| &record.data.output);
+    if let Some(kept) = kept.filter(|kept| kept.bytes_kept < kept.bytes_total) {
+        let _ = write!(out, ", {} of it kept", size(kept.bytes_kept));
+    }
+    let kind = if job.launch.tty {
+        "to a terminal"
+    } else {
+        "to a pipe"
+    };
+    let _ = write!(out, " {kind}");
+    out
+}
+
+fn used(usage: Usage) -> String {
+    let time = |ms| short_duration(Duration::from_millis(ms));
+    format!(
+        "cpu {} user and {} system, memory {} at most",
+        time(usage.user_ms),
+        time(usage.sys_ms),
+        size(usage.max_rss_kib.saturating_mul(1024))
+    )
+}
+
+fn asked(record: &Record) -> Option<String> {
+    let intent = record.data.kill_requested.as_ref()?;
+    let signal = signal_name(intent.signal);
+    Some(format!(
+        "to end by {} ({signal}) at {}",
+        intent.by, intent.at
+    ))
+}
+
+fn killer(record: &Record) -> Option<String> {
+    let killer = record.data.killed_by.as_ref()?;
+    let program = killer.program.as_deref().unwrap_or("unknown program");
+    let signal = signal_name(killer.signal);
+    Some(format!("{program} (pid {}) with {signal}", killer.pid))
+}
+
+fn left_running(record: &Record) -> String {
+    let ids: Vec<&str> = record
+        .data
+        .left_running
+        .iter()
+        .map(|id| id.as_str())
+        .collect();
+    if ids.is_empty() {
+        String::new()
+    } else {
+        format!("running: {}", ids.join(", "))
+    }
+}
