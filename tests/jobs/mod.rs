@@ -1,0 +1,133 @@
+//! Nothing in the background is lost: every form of starting work, every way a harness ends a call.
+
+/// A job's text, what the announcement says, what a verb shows.
+mod details;
+/// `$!`, `wait`, `kill %1`, traps: as native, also where the text was rewritten.
+mod native;
+/// Eleven forms, over every kind of stream, through every kind of kill.
+mod survival;
+
+use std::fs;
+
+use crate::support::{Gate, Identity, Sandbox, real, wait_until};
+
+/// A program that says so, leaves a mark when it runs, waits at a gate, speaks again and exits with 37.
+const WORKER: &str = "#!/bin/sh
+echo \"worker $$ speaks\"
+: > \"$2/.$$\"
+mv \"$2/.$$\" \"$2/$$\"
+read -r x < \"$1\"
+echo \"worker $$ ends\"
+exit 37
+";
+
+/// Forks `sys.argv[1]` times and execs the rest once its parent has gone. Between two forks it starts a
+/// session, as daemons do.
+const FORKER: &str = "
+import os, sys
+for turn in range(int(sys.argv[1])):
+    parent = os.getpid()
+    if os.fork():
+        os._exit(0)
+    if int(sys.argv[1]) == 2 and turn == 0:
+        os.setsid()
+while os.getppid() == parent:
+    os.sched_yield()
+os.execv(sys.argv[2], sys.argv[2:])
+";
+
+/// One way to start background work.
+struct Form {
+    name: &'static str,
+    /// The text, with `{worker}` for the worker and its arguments.
+    text: &'static str,
+    how: &'static str,
+    jobs: usize,
+}
+
+const fn form(name: &'static str, how: &'static str, jobs: usize, text: &'static str) -> Form {
+    Form {
+        name,
+        text,
+        how,
+        jobs,
+    }
+}
+
+const FORMS: [Form; 11] = [
+    form("ampersand", "ampersand", 1, "{worker} &"),
+    form("nohup", "nohup", 1, "nohup {worker} &"),
+    form("disown", "disown", 1, "{worker} & disown"),
+    form("setsid", "setsid", 1, "setsid {worker} &"),
+    form("subshell", "ampersand", 1, "({worker} &)"),
+    form("group", "ampersand", 1, "{ true; {worker}; } &"),
+    form("pipeline", "ampersand", 1, "echo input | {worker} &"),
+    form("loop", "ampersand", 3, "for i in 1 2 3; do {worker} & done"),
+    form(
+        "function",
+        "ampersand",
+        1,
+        "inner=unexported; f() { [ \"$inner\" = unexported ] && {worker}; }; f &",
+    ),
+    form("daemon", "stray", 1, "./daemonize {worker}"),
+    form(
+        "python",
+        "stray",
+        1,
+        "{python} -c \"$(cat forker.py)\" 1 {worker}",
+    ),
+];
+
+/// A sandbox with the worker and what the forms need.
+struct Stage {
+    sandbox: Sandbox,
+    gate: Gate,
+    marks: std::path::PathBuf,
+    worker: String,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let sandbox = Sandbox::new();
+        let gate = sandbox.gate();
+        let marks = sandbox.path("marks");
+        fs::create_dir(&marks).unwrap();
+        let worker = sandbox.script("worker", WORKER);
+        fs::write(sandbox.work().join("forker.py"), FORKER).unwrap();
+        let daemonize = format!(
+            "#!/bin/sh\n{} forker.py 2 \"$@\"\n",
+            real("python3").display()
+        );
+        sandbox.script("work/daemonize", &daemonize);
+        let worker = format!("{worker} {} {}", gate.path(), marks.display());
+        Self {
+            sandbox,
+            gate,
+            marks,
+            worker,
+        }
+    }
+
+    fn text(&self, form: &Form) -> String {
+        form.text
+            .replace("{worker}", &self.worker)
+            .replace("{python}", real("python3").to_str().unwrap())
+    }
+
+    /// The workers that have left their mark, alive or not.
+    fn marked(&self) -> Vec<i32> {
+        let names = fs::read_dir(&self.marks).unwrap();
+        names
+            .filter_map(|entry| entry.unwrap().file_name().to_str().unwrap().parse().ok())
+            .collect()
+    }
+
+    /// Waits until `count` workers run.
+    #[track_caller]
+    fn workers(&self, count: usize) -> Vec<Identity> {
+        wait_until("all workers run", || self.marked().len() >= count);
+        let pids = self.marked().into_iter();
+        pids.map(|pid| Identity::of(pid).expect("a worker waits at the gate"))
+            .collect()
+    }
+}
