@@ -13,7 +13,8 @@ use std::path::PathBuf;
 
 use crate::error::{Error, Result};
 use crate::handoff::{
-    Address, FrontLink, RunJob, SUPERVISOR_VARIABLE, SupervisorLink, ToFront, ToSupervisor, Work,
+    Address, FrontLink, LoneJob, RunJob, SUPERVISOR_VARIABLE, SupervisorLink, ToFront,
+    ToSupervisor, Work,
 };
 use crate::invocation::{Form, OWN_NAME, ShellCall};
 use crate::session::own_command;
@@ -55,10 +56,11 @@ pub fn stand_in(call: ShellCall, supervise: fn(Work) -> !) -> u8 {
     if call.form == Form::Untouched {
         return run_in_place(&real, &untouched);
     }
-    let argv = match call.form {
+    let (argv, lone) = match call.form {
         Form::Command { index } => rewritten(&untouched, index + 1, &real, &ourselves),
         _ => None,
-    };
+    }
+    .unzip();
     if nested_supervisor().is_some() {
         return run_in_place(&real, argv.as_ref().unwrap_or(&untouched));
     }
@@ -72,6 +74,7 @@ pub fn stand_in(call: ShellCall, supervise: fn(Work) -> !) -> u8 {
         argv: argv.unwrap_or_else(|| untouched.clone()),
         untouched: untouched.clone(),
         has_spots,
+        lone: lone.flatten(),
         command,
         settings,
         saved,
@@ -117,7 +120,7 @@ pub fn run_job(
         };
         let real = shell::find(&call, settings.shell.as_deref(), path.as_ref(), &ourselves)?;
         argv = real_argv(&call, &real);
-        argv = rewritten(&argv, 2, &real, &ourselves).unwrap_or(argv);
+        argv = rewritten(&argv, 2, &real, &ourselves).map_or(argv, |(argv, _)| argv);
         real.path
     } else {
         shell::find_program(&argv[0]).ok_or_else(|| Error::Start {
@@ -130,6 +133,7 @@ pub fn run_job(
         untouched: argv.clone(),
         argv,
         has_spots: false,
+        lone: None,
         command,
         settings,
         saved,
@@ -169,13 +173,27 @@ fn real_argv(call: &ShellCall, real: &RealShell) -> Vec<OsString> {
         .collect()
 }
 
-/// The argv with its text rewritten, if the text starts jobs.
+/// The one job of a text, if there is only one and its text says all: nothing is expanded, quoted or
+/// redirected in it.
+fn lone_job(text: &[u8], plan: &plan::Plan) -> Option<LoneJob> {
+    let [spot] = plan.spots.as_slice() else {
+        return None;
+    };
+    let command = &text[spot.start..spot.end];
+    let plain = |byte: &u8| !b"<>'\"\\$`*?[#~\n".contains(byte);
+    command
+        .iter()
+        .all(plain)
+        .then(|| (spot.how, command.to_vec()))
+}
+
+/// The argv with its text rewritten, if the text starts jobs, and its only job.
 fn rewritten(
     argv: &[OsString],
     index: usize,
     real: &RealShell,
     ourselves: &Ourselves,
-) -> Option<Vec<OsString>> {
+) -> Option<(Vec<OsString>, Option<LoneJob>)> {
     let dialect = real.dialect?;
     let text = argv[index].as_bytes();
     // Most commands have none, and need no scanner to tell.
@@ -187,7 +205,7 @@ fn rewritten(
     let new = rewrite::rewrite(text, &plan, dialect, launcher)?;
     let mut argv = argv.to_vec();
     argv[index] = OsString::from_vec(new);
-    Some(argv)
+    Some((argv, lone_job(text, &plan)))
 }
 
 /// The live supervisor that this process descends from, if the environment names one.

@@ -13,6 +13,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::job::How;
 use crate::settings::Settings;
 use crate::sys::affinity::Affinity;
 use crate::sys::signal::Saved;
@@ -37,6 +38,9 @@ pub const CHANGED_SIGNALS: &[i32] = &[
     libc::SIGTTOU,
 ];
 
+/// A job that is known before it starts: how, and its command.
+pub type LoneJob = (How, Vec<u8>);
+
 /// What the front hands to the supervisor, by forking.
 pub struct Work {
     /// The real shell's path, and its argv: rewritten if the text starts jobs.
@@ -46,6 +50,8 @@ pub struct Work {
     pub untouched: Vec<OsString>,
     /// Whether `argv` was rewritten, so that jobs are to register.
     pub has_spots: bool,
+    /// The one job that the text can start, if that is plain to see: how, and its command.
+    pub lone: Option<LoneJob>,
     /// The command as it came, for records.
     pub command: Vec<u8>,
     pub settings: Settings,

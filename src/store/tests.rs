@@ -11,6 +11,7 @@ use super::*;
 use crate::job::{How, LostReason, Outcome, State};
 use crate::record::{CommandText, ExitFacts, KillIntent, KilledBy, Usage};
 use crate::settings::RecordCommand;
+use crate::sys::lock;
 
 fn settings(root: &Path) -> Settings {
     Settings {
@@ -50,6 +51,16 @@ fn draft() -> Draft {
 
 fn exited(code: u8) -> ExitFacts {
     ExitFacts::new(Outcome::Exited(code), "supervisor", "waitid", moment())
+}
+
+/// Gives a job up and waits until its lease is free: a child that another test's thread forks at this
+/// very moment holds it until its exec.
+fn give_up(job: LiveJob) {
+    let run = std::fs::File::open(job.dir().join("run.json")).unwrap();
+    drop(job);
+    while lock::is_written(&run).unwrap_or(false) {
+        std::thread::yield_now();
+    }
 }
 
 fn view(store: &Store, id: &JobId) -> JobView {
@@ -116,7 +127,9 @@ fn edit_run(store: &Store, id: &JobId, change: impl Fn(&mut serde_json::Value)) 
 /// A job whose supervisor is gone.
 fn abandoned(store: &Store, draft: Draft) -> JobId {
     let job = store.create_job(draft).unwrap();
-    job.id().clone()
+    let id = job.id().clone();
+    give_up(job);
+    id
 }
 
 fn reason(view: &JobView) -> Option<LostReason> {
@@ -700,7 +713,7 @@ fn the_first_wish_to_kill_is_the_cause() {
     let other = store.create_job(draft()).unwrap();
     let id = other.id().clone();
     view(&store, &id).request_kill(&wish("cli")).unwrap();
-    drop(other);
+    give_up(other);
     assert_eq!(
         view(&store, &id).record.unwrap().data.kill_requested,
         Some(wish("cli"))
@@ -928,7 +941,7 @@ fn modes_do_not_depend_on_the_umask() {
             .unwrap();
         let other = store.create_job(draft()).unwrap();
         let id = other.id().clone();
-        drop(other);
+        give_up(other);
         assert_eq!(view(&store, &id).state, State::Lost);
         return;
     }
@@ -1043,7 +1056,7 @@ fn a_full_disk_keeps_the_end() {
         view(&store, reserved.id()).record.unwrap().data.durability,
         crate::record::Durability::Boot
     );
-    drop(orphan);
+    give_up(orphan);
     let lost = view(&store, &orphan_id);
     assert_eq!(reason(&lost), Some(LostReason::SupervisorDied));
     assert!(lost.dir.join("exit.json").exists());
@@ -1109,7 +1122,7 @@ fn an_end_that_only_a_file_name_states() {
         std::fs::rename(job.dir().join("exit.tmp"), job.dir().join(name)).unwrap();
         // While it is owned nothing is judged.
         assert_eq!(view(&store, &id).state, State::Running);
-        drop(job);
+        give_up(job);
         assert_eq!(view(&store, &id).outcome(), Some(outcome), "{name}");
     }
 }

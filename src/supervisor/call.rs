@@ -146,6 +146,7 @@ impl Supervisor {
         }
         if !self.has_no_children() {
             let elapsed = clock::boottime().saturating_sub(since);
+            self.expect_lone_job();
             let strays = self.strays(false);
             if self.is_awaiting_registration(&strays, elapsed) {
                 return;

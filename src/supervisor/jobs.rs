@@ -67,6 +67,8 @@ pub(super) struct Job {
     /// When to end it (`run --timeout`).
     pub(super) deadline: Option<Duration>,
     pub(super) timed_out: bool,
+    /// `Some` iff it was published before it registered: what it is to be told then.
+    pub(super) expected: Option<Registered>,
     /// Its pidfd tells nothing new; to be looked at when something else happens.
     pub(super) unwatched: bool,
     /// Our own wish to end it; that of others is in the store.
@@ -151,8 +153,18 @@ impl Supervisor {
             shell: self.shell_path.to_string_lossy().into_owned(),
             ..Registered::default()
         };
+        let job = self.job_of(request.pid);
+        if let Some(expected) = job.and_then(|index| self.jobs[index].expected.take()) {
+            answer = Registered {
+                int_ignored: answer.int_ignored,
+                quit_ignored: answer.quit_ignored,
+                hangups: answer.hangups,
+                shell: answer.shell,
+                ..expected
+            };
+        }
         // A helper whose subshell was killed meanwhile names us, its parent by now.
-        let known = request.pid == session::pid() || self.job_of(request.pid).is_some();
+        let known = request.pid == session::pid() || job.is_some();
         if !known && proc::starttime(request.pid).is_some() {
             let how = How::from_word(&request.how).unwrap_or(How::Ampersand);
             self.add_registered(request, how, &mut answer);
@@ -160,6 +172,32 @@ impl Supervisor {
         let path = format!("/proc/{}/fd/{}", request.answer_pid, request.answer_fd);
         if let Ok(pipe) = fds::open_path(&path, libc::O_WRONLY | libc::O_NONBLOCK) {
             drop(std::fs::File::from(pipe).write_all(&answer.encode()));
+        }
+    }
+
+    /// After the shell's end: the only job that the text can start is a child that has yet to become
+    /// it. Nothing about it is unknown, so the call need not wait until it registers.
+    pub(super) fn expect_lone_job(&mut self) {
+        let strays = self.strays(false);
+        let [pid] = strays.as_slice() else { return };
+        if self.lone.is_none() || !self.is_about_to_register(*pid) {
+            return;
+        }
+        let Some((how, text)) = self.lone.take() else {
+            return;
+        };
+        let request = Register {
+            how: how.word().to_owned(),
+            pid: *pid,
+            answer_pid: 0,
+            answer_fd: -1,
+            exec: true,
+            text,
+        };
+        let mut answer = Registered::default();
+        self.add_registered(&request, how, &mut answer);
+        if let Some(job) = self.jobs.last_mut() {
+            job.expected = Some(answer);
         }
     }
 
@@ -234,6 +272,7 @@ impl Supervisor {
             stopped_seen: false,
             deadline: None,
             timed_out: false,
+            expected: None,
             unwatched: false,
             kill_requested: None,
             token,

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags, EpollTimeout};
 
-use crate::handoff::{Address, FrontLink, Register, RunJob, ToFront, ToSupervisor, Work};
+use crate::handoff::{Address, FrontLink, LoneJob, Register, RunJob, ToFront, ToSupervisor, Work};
 use crate::record::ProcIdentity;
 use crate::settings::{OnTerm, Settings};
 use crate::sys::affinity::Affinity;
@@ -133,6 +133,8 @@ pub(crate) struct Supervisor {
     settings: Settings,
     saved: Saved,
     has_spots: bool,
+    /// The only job that the text can start.
+    lone: Option<LoneJob>,
     has_terminal: bool,
     command: Vec<u8>,
     shell_path: std::path::PathBuf,

@@ -156,6 +156,7 @@ fn begin(mut work: Work, link: &mut FrontLink) -> std::io::Result<Supervisor> {
         settings: work.settings,
         saved: work.saved,
         has_spots: work.has_spots,
+        lone: work.lone,
         has_terminal: work.terminal.is_some(),
         command: work.command,
         shell_path: work.shell,

@@ -42,22 +42,27 @@ impl Supervisor {
             .all(is_supervisor)
     }
 
-    /// Whether one of the strays is a forked copy of the shell that has yet to register.
+    /// Whether `pid` is a forked copy of the shell, or a launcher, that has yet to register.
+    pub(super) fn is_about_to_register(&self, pid: i32) -> bool {
+        let words = proc::cmdline(pid).unwrap_or_default();
+        words == self.shell_argv || is_launcher(&words)
+    }
+
+    /// Whether one of the strays has yet to register, and may still be waited for.
     pub(super) fn is_awaiting_registration(&self, strays: &[i32], elapsed: Duration) -> bool {
         self.has_spots
             && strays.iter().any(|&pid| {
                 let words = proc::cmdline(pid).unwrap_or_default();
-                let launches = words
-                    .get(1)
-                    .is_some_and(|word| word == invocation::LAUNCH || word == invocation::ADOPT);
-                let helper = proc::children(pid).into_iter().any(|child| {
-                    proc::cmdline(child).is_some_and(|words| {
-                        words.get(1).is_some_and(|word| word == invocation::ADOPT)
-                    })
-                });
-                if launches || helper {
+                let helper = || {
+                    let children = proc::children(pid).into_iter();
+                    children
+                        .filter_map(proc::cmdline)
+                        .any(|words| is_launcher(&words))
+                };
+                if is_launcher(&words) || helper() {
                     elapsed < LAUNCHING
                 } else {
+                    // In the middle of an exec there are no words.
                     elapsed < REGISTRATION && (words.is_empty() || words == self.shell_argv)
                 }
             })
@@ -247,6 +252,11 @@ impl Supervisor {
         self.say_announcement();
         self.finish_call(124 << 8);
     }
+}
+
+fn is_launcher(words: &[std::ffi::OsString]) -> bool {
+    let second = words.get(1);
+    second.is_some_and(|word| word == invocation::LAUNCH || word == invocation::ADOPT)
 }
 
 /// Whether `pid` is a supervisor like this process, by the name it gave itself. (Its arguments may have
