@@ -307,7 +307,7 @@ pub fn attend(mut link: SupervisorLink, keys: bool) -> u8 {
         let ready = fds::wait_readable(&[link.answers.as_raw_fd(), signals.as_raw_fd()], -1);
         if ready[1] {
             while let Some(arrived) = signals.next() {
-                // Ctrl-C and Ctrl-\\ reached the terminal's foreground group, which is the shell's. A
+                // Ctrl-C and Ctrl-\ reached the terminal's foreground group, which is the shell's. A
                 // hang-up comes to us alone if we lead the session.
                 let key = keys && matches!(arrived.signal, libc::SIGINT | libc::SIGQUIT);
                 if !(arrived.by_kernel && terminal.is_some() && key) {

@@ -286,8 +286,6 @@ pub struct Register {
     /// The process that waits for the answer, and its descriptor to write it to.
     pub answer_pid: i32,
     pub answer_fd: i32,
-    /// Whether the job sets itself up by exec (it can start a session), not as a forked subshell.
-    pub exec: bool,
     /// The command as people should see it.
     pub text: Vec<u8>,
 }
@@ -300,12 +298,8 @@ impl Register {
     pub fn encode(&self) -> Vec<u8> {
         let text = &self.text[..self.text.len().min(TEXT_LIMIT)];
         let mut frame = format!(
-            "{}\0{}\0{}\0{}\0{}\0",
-            self.how,
-            self.pid,
-            self.answer_pid,
-            self.answer_fd,
-            u8::from(self.exec)
+            "{}\0{}\0{}\0{}\0",
+            self.how, self.pid, self.answer_pid, self.answer_fd
         )
         .into_bytes();
         frame.extend(text);
@@ -322,15 +316,14 @@ impl Register {
             return None;
         }
         let frame: Vec<u8> = bytes.drain(..2 + length).skip(2).collect();
-        let mut parts = frame.splitn(6, |&byte| byte == 0);
+        let mut parts = frame.splitn(5, |&byte| byte == 0);
         let mut word = || String::from_utf8(parts.next()?.to_vec()).ok();
-        let (how, pid, answer_pid, answer_fd, exec) = (word()?, word()?, word()?, word()?, word()?);
+        let (how, pid, answer_pid, answer_fd) = (word()?, word()?, word()?, word()?);
         Some(Self {
             how,
             pid: pid.parse().ok()?,
             answer_pid: answer_pid.parse().ok()?,
             answer_fd: answer_fd.parse().ok()?,
-            exec: exec == "1",
             text: parts.next()?.to_vec(),
         })
     }
@@ -428,7 +421,6 @@ mod tests {
             pid: 5,
             answer_pid: 6,
             answer_fd: 7,
-            exec: true,
             text: b"sleep \xff 1".to_vec(),
         };
         let two = Register {

@@ -101,7 +101,6 @@ fn start(how: How, argv: &[OsString], supervisor: Option<Address>, keep_hangup: 
                 pid: session::pid(),
                 answer_pid: session::pid(),
                 answer_fd: 0,
-                exec: true,
                 text: text::quote_all(argv.iter().map(|word| word.as_bytes())).into_bytes(),
             },
         )
@@ -172,7 +171,6 @@ pub fn adopt(words: &[OsString], supervisor: Option<Address>) -> u8 {
             pid: subshell,
             answer_pid: session::pid(),
             answer_fd: 0,
-            exec: false,
             text: text.clone().into_vec(),
         },
     );

@@ -191,7 +191,6 @@ impl Supervisor {
             pid: *pid,
             answer_pid: 0,
             answer_fd: -1,
-            exec: true,
             text,
         };
         let mut answer = Registered::default();

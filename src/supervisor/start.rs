@@ -23,20 +23,6 @@ use crate::sys::process::{self, Forked, Image};
 use crate::sys::signal::{self, SignalFd};
 use crate::sys::{clock, proc, session};
 
-/// Signals that must not end or stop a supervisor: an agent's `pkill` means the job.
-const IGNORED: &[i32] = &[
-    libc::SIGTERM,
-    libc::SIGINT,
-    libc::SIGHUP,
-    libc::SIGQUIT,
-    libc::SIGUSR1,
-    libc::SIGUSR2,
-    libc::SIGPIPE,
-    libc::SIGTSTP,
-    libc::SIGTTIN,
-    libc::SIGTTOU,
-];
-
 /// How long a supervisor stays on the processor where the call began.
 const SETTLING_IN: Duration = Duration::from_millis(10);
 
@@ -54,7 +40,8 @@ struct Streams {
 pub(super) fn start(mut work: Work) -> Option<Supervisor> {
     let mut link = work.link.take()?;
     session::set_title(TITLE);
-    signal::ignore(IGNORED);
+    // None of them may end or stop a supervisor: an agent's `pkill` means the job.
+    signal::ignore(CHANGED_SIGNALS);
     signal::reset(&[libc::SIGCHLD]);
     match begin(work, &mut link) {
         Ok(mut supervisor) => {

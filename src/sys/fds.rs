@@ -260,24 +260,19 @@ pub fn send_nonblocking(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
-/// The highest number of open files that this process may have; raises the soft limit to the hard one
-/// and returns the limits as they were, for the children.
-pub fn raise_file_limit() -> Option<libc::rlimit> {
+/// Raises the soft limit on open files to the hard one. Only for a process that execs nothing any more.
+pub fn raise_file_limit() {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,
     };
     // SAFETY: `limit` is live and filled in by the call.
     if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 {
-        return None;
+        return;
     }
-    let raised = libc::rlimit {
-        rlim_cur: limit.rlim_max,
-        rlim_max: limit.rlim_max,
-    };
-    // SAFETY: `raised` is live; failure leaves the limit as it was.
-    unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const raised) };
-    Some(limit)
+    limit.rlim_cur = limit.rlim_max;
+    // SAFETY: `limit` is live; failure leaves the limit as it was.
+    unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
 }
 
 /// Lends a raw descriptor that its owner keeps open for the length of the call.

@@ -37,11 +37,6 @@ impl Stat {
     pub fn is_dead(&self) -> bool {
         matches!(self.state, b'Z' | b'X' | b'x')
     }
-
-    #[must_use]
-    pub fn is_stopped(&self) -> bool {
-        self.state == b'T'
-    }
 }
 
 /// Asks for one process. `None`: there is none, or `/proc` hides it.

@@ -44,8 +44,8 @@ extern "C" fn call<F: FnMut() -> i32>(child: *mut libc::c_void) -> libc::c_int {
 }
 
 /// Runs `child` in a child process that shares our memory (as `vfork` does) on a stack of its own,
-/// and comes back when it has exec'd or ended. Nothing is copied, so it is several times as fast as a
-/// fork. The child's result is its exit code; what it writes to its captures is seen by the parent.
+/// and comes back when it has exec'd or ended. Nothing is copied, not even page tables. The child's
+/// result is its exit code; what it writes to its captures is seen by the parent.
 pub fn spawn_sharing<F: FnMut() -> i32>(child: &mut F) -> io::Result<i32> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK | libc::MAP_NORESERVE;
@@ -292,12 +292,6 @@ pub fn wait_for(pid: i32) -> Option<i32> {
             _ => return None,
         }
     }
-}
-
-/// Puts back the limit on open files. Async-signal-safe.
-pub fn child_set_file_limit(limit: &libc::rlimit) {
-    // SAFETY: the structure is live; failure leaves the limit higher than the caller's.
-    unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, limit) };
 }
 
 /// Writes bytes from a child that may not allocate. Async-signal-safe.

@@ -58,14 +58,6 @@ pub fn uid() -> u32 {
     unsafe { libc::getuid() }
 }
 
-/// The process group of `pid`.
-#[must_use]
-pub fn group_of(pid: i32) -> Option<i32> {
-    // SAFETY: plain number.
-    let group = unsafe { libc::getpgid(pid) };
-    (group > 0).then_some(group)
-}
-
 /// Starts a new session. Async-signal-safe.
 pub fn child_new_session() -> io::Result<()> {
     // SAFETY: takes nothing.

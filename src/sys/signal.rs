@@ -3,9 +3,6 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// The highest signal number on Linux.
-pub const LAST: i32 = 64;
-
 /// The mask and dispositions as they were at some moment, to be put back in a child.
 #[derive(Clone)]
 pub struct Saved {
