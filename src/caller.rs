@@ -51,7 +51,7 @@ fn ancestor(from: i32) -> Option<(i32, u64, &'static str)> {
             return None;
         }
         let stat = proc::stat(pid)?;
-        if let Some(name) = harness_program(pid) {
+        if let Some(name) = harness_program(&stat) {
             return Some((pid, stat.starttime, name));
         }
         pid = stat.ppid;
@@ -59,8 +59,27 @@ fn ancestor(from: i32) -> Option<(i32, u64, &'static str)> {
     None
 }
 
-/// The harness that `pid` runs: by its own name, or by the script that node or python runs.
-fn harness_program(pid: i32) -> Option<&'static str> {
+/// Programs that run no harness as their script: what stands between one and us.
+const NO_HARNESS: &[&[u8]] = &[
+    b"bash",
+    b"sh",
+    b"zsh",
+    b"dash",
+    b"fish",
+    b"cargo",
+    b"make",
+    b"sudo",
+    b"su",
+    b"env",
+    b"timeout",
+    b"tmux: server",
+    b"sshd",
+    b"login",
+    b"systemd",
+];
+
+/// The harness that a process runs: by its own name, or by the script that node or python runs.
+fn harness_program(stat: &proc::Stat) -> Option<&'static str> {
     let known = |word: &str| {
         let base = word.rsplit('/').next().unwrap_or(word);
         let stem = base.split('.').next().unwrap_or(base);
@@ -69,10 +88,13 @@ fn harness_program(pid: i32) -> Option<&'static str> {
             .find(|(program, _)| *program == stem)
             .map(|(_, name)| *name)
     };
-    if let Some(name) = proc::comm(pid).as_deref().and_then(known) {
+    if let Some(name) = known(&String::from_utf8_lossy(stat.comm())) {
         return Some(name);
     }
-    let words = proc::cmdline(pid)?;
+    if NO_HARNESS.contains(&stat.comm()) {
+        return None;
+    }
+    let words = proc::cmdline(stat.pid)?;
     words
         .iter()
         .take(2)

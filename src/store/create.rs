@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::live::{Draft, LiveJob};
 use super::transcript::Transcript;
-use super::{Store, identity, moment};
+use super::{Store, moment, own_identity};
 use crate::error::{Error, Result};
 use crate::job::JobId;
 use crate::record::{self, FORMAT, Launch, LeaseFile};
@@ -79,7 +79,7 @@ impl Store {
             transcript: draft.transcript,
             transcript_cap: draft.transcript_cap,
             proc: draft.proc,
-            supervisor: identity(std::process::id() as i32).unwrap_or_default(),
+            supervisor: own_identity().clone(),
             lease: prepared.lease,
             degraded: draft.degraded,
             ignored_settings: draft.ignored_settings,

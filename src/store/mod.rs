@@ -69,6 +69,13 @@ pub fn identity(pid: i32) -> Option<ProcIdentity> {
     Some(identity_with(pid, proc::starttime(pid)?))
 }
 
+/// That of this process. A fork has another one, so nothing that forks may ask before it does.
+#[must_use]
+pub fn own_identity() -> &'static ProcIdentity {
+    static OURS: std::sync::OnceLock<ProcIdentity> = std::sync::OnceLock::new();
+    OURS.get_or_init(|| identity(std::process::id().cast_signed()).unwrap_or_default())
+}
+
 /// The same for a caller who knows the start time already.
 #[must_use]
 pub fn identity_with(pid: i32, starttime: u64) -> ProcIdentity {

@@ -26,7 +26,7 @@ impl Supervisor {
         let mut lines: Vec<String> = alive
             .iter()
             .take(LINES)
-            .map(|job| self.line(job, &program))
+            .map(|job| self.line(job, program))
             .collect();
         if alive.len() > LINES {
             let more = alive.len() - LINES;
@@ -69,13 +69,15 @@ impl Supervisor {
     }
 
     /// `agent-sh` when that finds us (or another of us) in PATH, else the whole path.
-    fn program_name(&self) -> String {
-        let listed = std::env::var_os("PATH").unwrap_or_default();
-        let found = std::env::split_paths(&listed).any(|dir| dir.join("agent-sh").is_file());
-        if found {
-            "agent-sh".to_owned()
-        } else {
-            text::quote(self.ourselves.as_os_str().as_encoded_bytes())
-        }
+    pub(super) fn program_name(&self) -> &str {
+        self.program_name.get_or_init(|| {
+            let listed = std::env::var_os("PATH").unwrap_or_default();
+            let found = std::env::split_paths(&listed).any(|dir| dir.join("agent-sh").is_file());
+            if found {
+                "agent-sh".to_owned()
+            } else {
+                text::quote(self.ourselves.as_os_str().as_encoded_bytes())
+            }
+        })
     }
 }

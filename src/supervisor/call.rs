@@ -4,10 +4,14 @@ use std::time::Duration;
 
 use nix::sys::epoll::EpollFlags;
 
+use super::jobs::Job;
 use super::stream::Sink;
 use super::{DRAIN, LAUNCHING, Phase, REGISTRATION, Supervisor};
 use crate::handoff::ToFront;
 use crate::sys::clock;
+
+/// From the end of the call to the work that the harness need not wait for.
+const SETTLING_DOWN: Duration = Duration::from_millis(10);
 
 impl Supervisor {
     pub(super) fn handle_sink(&mut self, index: usize, flags: EpollFlags) {
@@ -146,8 +150,10 @@ impl Supervisor {
         }
         if !self.has_no_children() {
             let elapsed = clock::boottime().saturating_sub(since);
-            self.expect_lone_job();
-            let strays = self.strays(false);
+            let mut strays = self.strays(false);
+            if self.expect_lone_job(&strays) {
+                strays.clear();
+            }
             if self.is_awaiting_registration(&strays, elapsed) {
                 return;
             }
@@ -181,28 +187,39 @@ impl Supervisor {
 
     /// Tells the front how to end and lets go of everything that is the harness's.
     pub(super) fn finish_call(&mut self, status: i32) {
+        self.let_go_of_sinks();
         if let Some(link) = &mut self.link {
             link.tell(&ToFront::Done(status));
         }
         self.release();
     }
 
-    pub(super) fn release(&mut self) {
+    fn let_go_of_sinks(&mut self) {
         for sink in &mut self.sinks {
             sink.unwatch(&self.epoll);
         }
         self.sinks.clear();
+    }
+
+    pub(super) fn release(&mut self) {
+        self.let_go_of_sinks();
         self.drop_link();
         self.phase = Phase::Released;
         self.killing = None;
         self.give_feeds_to_jobs();
         self.spare_output = None;
-        self.ledger.tidy();
         for job in &mut self.jobs {
             job.stop_mirroring();
             job.listen(&self.epoll, true);
-            job.settle_down();
         }
+        // The front has the processor now: what the disk takes its time for comes after it.
+        self.settle_down_at = Some(clock::boottime() + SETTLING_DOWN);
+    }
+
+    pub(super) fn settle_down(&mut self) {
+        self.settle_down_at = None;
+        self.ledger.tidy();
+        self.jobs.iter_mut().for_each(Job::settle_down);
     }
 
     /// A lingering call ends with its last job.

@@ -177,14 +177,13 @@ impl Supervisor {
 
     /// After the shell's end: the only job that the text can start is a child that has yet to become
     /// it. Nothing about it is unknown, so the call need not wait until it registers.
-    pub(super) fn expect_lone_job(&mut self) {
-        let strays = self.strays(false);
-        let [pid] = strays.as_slice() else { return };
+    pub(super) fn expect_lone_job(&mut self, strays: &[i32]) -> bool {
+        let [pid] = strays else { return false };
         if self.lone.is_none() || !self.is_about_to_register(*pid) {
-            return;
+            return false;
         }
         let Some((how, text)) = self.lone.take() else {
-            return;
+            return false;
         };
         let request = Register {
             how: how.word().to_owned(),
@@ -198,6 +197,7 @@ impl Supervisor {
         if let Some(job) = self.jobs.last_mut() {
             job.expected = Some(answer);
         }
+        true
     }
 
     fn add_registered(&mut self, request: &Register, how: How, answer: &mut Registered) {

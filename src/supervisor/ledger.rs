@@ -87,7 +87,7 @@ impl Ledger {
     pub(super) fn prepare(&mut self) {
         self.prepared = self.open().and_then(|store| store.prepare().ok());
         self.on_behalf();
-        drop(store::identity(std::process::id().cast_signed()));
+        let _ = store::own_identity();
     }
 
     /// Undoes what was prepared and not used.

@@ -146,6 +146,10 @@ pub(crate) struct Supervisor {
     /// The last output of feeds that have ended.
     last_tail: Vec<u8>,
     leftovers_at: Option<Duration>,
+    /// `Some` from the end of the call until what can wait was done.
+    settle_down_at: Option<Duration>,
+    /// What the announcement calls this program, once asked for.
+    program_name: std::cell::OnceCell<String>,
     /// `Some` while this process is kept on one processor: until when.
     settled_in_at: Option<Duration>,
     affinity: Option<Affinity>,
@@ -170,6 +174,9 @@ impl Supervisor {
         self.settle();
         while !self.is_finished() {
             self.wait_and_handle();
+        }
+        if self.settle_down_at.is_some() {
+            self.settle_down();
         }
     }
 
@@ -213,6 +220,7 @@ impl Supervisor {
                 .and_then(|killing| killing.escalate_at),
             self.doomed.as_ref().and_then(|doomed| doomed.kill_at),
             self.leftovers_at,
+            self.settle_down_at,
             self.retry_at,
             self.settled_in_at,
             self.jobs
@@ -273,6 +281,9 @@ impl Supervisor {
         }
         if self.leftovers_at.take_if(|at| *at <= now).is_some() {
             self.adopt_strays();
+        }
+        if self.settle_down_at.is_some_and(|at| at <= now) {
+            self.settle_down();
         }
         if self.settled_in_at.take_if(|at| *at <= now).is_some()
             && let Some(affinity) = self.affinity.take()

@@ -153,6 +153,8 @@ fn begin(mut work: Work, link: &mut FrontLink) -> std::io::Result<Supervisor> {
         ourselves: work.ourselves,
         last_tail: Vec::new(),
         leftovers_at: None,
+        settle_down_at: None,
+        program_name: std::cell::OnceCell::new(),
         settled_in_at: work.affinity.is_some().then(|| started + SETTLING_IN),
         affinity: work.affinity,
         retry_at: None,
@@ -186,12 +188,9 @@ fn begin(mut work: Work, link: &mut FrontLink) -> std::io::Result<Supervisor> {
         .flatten()
         .for_each(|feed| feed.listen(epoll, true));
     if supervisor.has_spots {
-        // The shell is busy starting; a job will come soon. From here on we work beside it.
         supervisor.settled_in_at = None;
-        if let Some(affinity) = supervisor.affinity.take() {
-            affinity.child_restore();
-        }
         supervisor.ledger.prepare();
+        supervisor.program_name();
         let capture = supervisor.settings.capture;
         supervisor.spare_output = jobs::open_output(capture, &mut Vec::new());
     }
@@ -307,10 +306,15 @@ pub(super) fn child_restore(work: &Work) {
 /// The usual case: a session of its own for the shell, by the fast way.
 fn spawn_in_session(work: &Work, image: &Image, put_streams: impl Fn()) -> std::io::Result<i32> {
     let mut failure = None;
+    let supervisor = session::pid();
     let pid = process::spawn_sharing(&mut || {
         drop(session::child_new_session());
         put_streams();
         child_restore(work);
+        if let Some(affinity) = work.affinity.as_ref().filter(|_| work.has_spots) {
+            // A job will come soon, and we have to prepare for it beside the shell, not before it.
+            affinity.child_restore_for(supervisor);
+        }
         failure = Some(image.child_exec());
         126
     })?;

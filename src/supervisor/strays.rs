@@ -25,11 +25,12 @@ impl Supervisor {
             self.job_of(pid).is_some()
                 || (pid == self.shell.pid && self.shell.status.is_none())
                 || self.is_target(pid)
-                || is_supervisor(pid)
         };
-        let mut children = proc::children(session::pid());
+        let mut children = proc::own_children();
         children.retain(|&pid| {
-            !known(pid) && proc::stat(pid).is_some_and(|stat| dead || !stat.is_dead())
+            let is_stray =
+                |stat: &proc::Stat| (dead || !stat.is_dead()) && !is_supervisor_name(stat.comm());
+            !known(pid) && proc::stat(pid).as_ref().is_some_and(is_stray)
         });
         children
     }
@@ -37,9 +38,7 @@ impl Supervisor {
     /// Whether all that is left below us are supervisors of commands of their own (`agent-sh run`
     /// from within a job): they need nobody above them.
     pub(super) fn has_only_supervisors(&self) -> bool {
-        proc::children(session::pid())
-            .into_iter()
-            .all(is_supervisor)
+        proc::own_children().into_iter().all(is_supervisor)
     }
 
     /// Whether `pid` is a forked copy of the shell, or a launcher, that has yet to register.
@@ -92,7 +91,7 @@ impl Supervisor {
         let bystander = self.bystanders.contains(&pid);
         // The heir may have become a job, or ended too, by the time we look.
         let handed_over = || {
-            let children = proc::children(session::pid()).into_iter();
+            let children = proc::own_children().into_iter();
             children.filter_map(proc::stat).any(|heir| {
                 heir.pid != pid && heir.sid == dead.sid && heir.starttime >= dead.starttime
             })
@@ -262,5 +261,9 @@ fn is_launcher(words: &[std::ffi::OsString]) -> bool {
 /// Whether `pid` is a supervisor like this process, by the name it gave itself. (Its arguments may have
 /// been too short to hold the title.)
 fn is_supervisor(pid: i32) -> bool {
-    proc::comm(pid).is_some_and(|name| super::start::TITLE.starts_with(&name) && name.len() == 15)
+    proc::stat(pid).is_some_and(|stat| is_supervisor_name(stat.comm()))
+}
+
+fn is_supervisor_name(name: &[u8]) -> bool {
+    super::start::TITLE.as_bytes().starts_with(name) && name.len() == 15
 }

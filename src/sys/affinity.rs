@@ -34,12 +34,17 @@ impl Affinity {
         let mut one = empty();
         // SAFETY: `here` is within the set, as checked.
         unsafe { libc::CPU_SET(here, &mut one) };
-        set(&one).then_some(Self { allowed })
+        set(0, &one).then_some(Self { allowed })
     }
 
     /// Gives the caller's processors back. Async-signal-safe.
     pub fn child_restore(&self) {
-        set(&self.allowed);
+        set(0, &self.allowed);
+    }
+
+    /// Gives them back to another process. Async-signal-safe.
+    pub fn child_restore_for(&self, pid: i32) {
+        set(pid, &self.allowed);
     }
 }
 
@@ -48,7 +53,7 @@ fn empty() -> libc::cpu_set_t {
     unsafe { std::mem::zeroed() }
 }
 
-fn set(processors: &libc::cpu_set_t) -> bool {
+fn set(pid: i32, processors: &libc::cpu_set_t) -> bool {
     // SAFETY: the set is live and its size is given; 0 is this process.
-    unsafe { libc::sched_setaffinity(0, size_of_val(processors), processors) == 0 }
+    unsafe { libc::sched_setaffinity(pid, size_of_val(processors), processors) == 0 }
 }

@@ -19,6 +19,7 @@ use nix::sys::stat::Mode;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
     pub pid: i32,
+    name: [u8; 16],
     /// `R S D T t Z X I`, as the kernel writes it.
     pub state: u8,
     pub ppid: i32,
@@ -32,6 +33,13 @@ pub struct Stat {
 }
 
 impl Stat {
+    /// The name of the program, at most 15 bytes.
+    #[must_use]
+    pub fn comm(&self) -> &[u8] {
+        let end = self.name.iter().position(|&byte| byte == 0);
+        &self.name[..end.unwrap_or(self.name.len())]
+    }
+
     /// Ended, though its parent may not have asked yet.
     #[must_use]
     pub fn is_dead(&self) -> bool {
@@ -45,17 +53,10 @@ pub fn stat(pid: i32) -> Option<Stat> {
     let mut path = [0u8; 32];
     let path = stat_path(pid, &mut path)?;
     let fd = open(path, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty()).ok()?;
-    // The name is at most 64 bytes, and each of the 52 fields at most 20.
+    // The name is at most 64 bytes, and each of the 52 fields at most 20. The kernel writes the line
+    // in one piece, so that one read has it all.
     let mut buffer = [0u8; 1536];
-    let mut filled = 0;
-    while filled < buffer.len() {
-        match nix::unistd::read(&fd, &mut buffer[filled..]) {
-            Ok(0) => break,
-            Ok(more) => filled += more,
-            Err(Errno::EINTR) => {}
-            Err(_) => return None,
-        }
-    }
+    let filled = nix::unistd::read(&fd, &mut buffer).ok()?;
     parse_stat(&buffer[..filled])
 }
 
@@ -71,6 +72,10 @@ fn parse_stat(line: &[u8]) -> Option<Stat> {
     let open = line.iter().position(|&byte| byte == b'(')?;
     let close = line.iter().rposition(|&byte| byte == b')')?;
     let pid = number(line.get(..open)?.trim_ascii())?;
+    let mut name = [0u8; 16];
+    for (to, from) in name.iter_mut().zip(line.get(open + 1..close)?) {
+        *to = *from;
+    }
     let mut fields = line
         .get(close + 1..)?
         .split(u8::is_ascii_whitespace)
@@ -84,6 +89,7 @@ fn parse_stat(line: &[u8]) -> Option<Stat> {
     let exit_code = fields.nth(29).and_then(number).unwrap_or(0);
     Some(Stat {
         pid,
+        name,
         state,
         ppid,
         pgid,
@@ -181,6 +187,20 @@ pub fn children(pid: i32) -> Vec<i32> {
     found
 }
 
+/// The children of this process, which has one thread: a shorter way to the same list.
+#[must_use]
+pub fn own_children() -> Vec<i32> {
+    match std::fs::File::open("/proc/thread-self/children") {
+        Ok(mut file) => {
+            let mut text = String::with_capacity(256);
+            drop(file.read_to_string(&mut text));
+            let pids = text.split_ascii_whitespace();
+            pids.flat_map(str::parse::<i32>).collect()
+        }
+        Err(_) => children(std::process::id().cast_signed()),
+    }
+}
+
 /// The process and all below it, parents first, from one look at the table.
 #[must_use]
 pub fn tree(root: i32) -> Vec<Stat> {
@@ -223,7 +243,7 @@ pub fn exe(pid: i32) -> Option<std::path::PathBuf> {
 /// The arguments, as the process shows them.
 #[must_use]
 pub fn cmdline(pid: i32) -> Option<Vec<OsString>> {
-    let mut bytes = Vec::new();
+    let mut bytes = Vec::with_capacity(8 * 1024);
     let file = std::fs::File::open(format!("/proc/{pid}/cmdline")).ok()?;
     file.take(1 << 20).read_to_end(&mut bytes).ok()?;
     if bytes.last() == Some(&0) {
