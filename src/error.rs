@@ -28,6 +28,8 @@ pub enum Error {
     NoState { tried: Vec<(PathBuf, String)> },
     /// No job has that id, prefix or name.
     NoJob { wanted: String },
+    /// There was such a job; its record was removed.
+    Gone { id: String },
     /// More than one job begins like that.
     Ambiguous { wanted: String, ids: Vec<String> },
     /// A newer agent-sh wrote it.
@@ -76,7 +78,10 @@ impl Error {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::NoJob { .. } => Some("'agent-sh ps --all' lists finished jobs".to_owned()),
-            Self::Ambiguous { ids, .. } => Some(format!("one of {}", ids.join(", "))),
+            Self::Gone { .. } => {
+                Some("ended jobs are kept for as long as the setting 'keep' says".to_owned())
+            }
+            Self::Ambiguous { ids, .. } => Some(one_of(ids)),
             Self::NoState { .. } => {
                 Some("set AGENT_SH_STATE to a directory that only you can write".to_owned())
             }
@@ -85,6 +90,16 @@ impl Error {
             _ => None,
         }
     }
+}
+
+/// A list that stays on its line.
+fn one_of(ids: &[String]) -> String {
+    const SHOWN: usize = 8;
+    let more = match ids.len().saturating_sub(SHOWN) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("one of {}{more}", ids[..ids.len().min(SHOWN)].join(", "))
 }
 
 /// The operating system's words in our style: lower case, without the number.
@@ -117,6 +132,10 @@ impl fmt::Display for Error {
                     .try_for_each(|(path, why)| write!(f, "; '{}': {why}", path.display()))
             }
             Self::NoJob { wanted } => write!(f, "no job '{wanted}'"),
+            Self::Gone { id } => write!(
+                f,
+                "job '{id}' is gone: it ended, and its record was removed"
+            ),
             Self::Ambiguous { wanted, ids } => {
                 write!(f, "'{wanted}' could be any of {} jobs", ids.len())
             }

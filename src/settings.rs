@@ -72,7 +72,10 @@ pub struct Settings {
     pub session: Option<String>,
     /// In bytes; 0 keeps nothing.
     pub transcript_cap: u64,
+    /// How long an ended job is kept.
     pub keep: Duration,
+    /// How much all kept jobs together may take.
+    pub max_bytes: u64,
     pub notify: Vec<String>,
     pub capture: Capture,
     pub record_command: RecordCommand,
@@ -93,6 +96,7 @@ impl Default for Settings {
             session: None,
             transcript_cap: 64 * MIB,
             keep: 7 * DAY,
+            max_bytes: 2048 * MIB,
             notify: Vec::new(),
             capture: Capture::Pty,
             record_command: RecordCommand::Redacted,
@@ -103,7 +107,7 @@ impl Default for Settings {
 }
 
 /// Each name with its variable, so that no string is built for an environment that sets none.
-const NAMES: [(&str, &str); 12] = [
+const NAMES: [(&str, &str); 13] = [
     ("state", "AGENT_SH_STATE"),
     ("shell", "AGENT_SH_SHELL"),
     ("announce", "AGENT_SH_ANNOUNCE"),
@@ -113,6 +117,7 @@ const NAMES: [(&str, &str); 12] = [
     ("session", "AGENT_SH_SESSION"),
     ("transcript_cap", "AGENT_SH_TRANSCRIPT_CAP"),
     ("keep", "AGENT_SH_KEEP"),
+    ("max_bytes", "AGENT_SH_MAX_BYTES"),
     ("notify", "AGENT_SH_NOTIFY"),
     ("capture", "AGENT_SH_CAPTURE"),
     ("record_command", "AGENT_SH_RECORD_COMMAND"),
@@ -248,6 +253,7 @@ impl Settings {
             "session" => self.session = Some(value.to_owned()).filter(|key| !key.is_empty()),
             "transcript_cap" => self.transcript_cap = size(value)?,
             "keep" => self.keep = duration(value)?,
+            "max_bytes" => self.max_bytes = size(value)?,
             "notify" => {
                 self.notify = values
                     .iter()

@@ -20,6 +20,7 @@ mod judging;
 mod places;
 mod records;
 mod removal;
+mod timeline;
 mod transcripts;
 mod waiting;
 
