@@ -39,6 +39,8 @@ pub enum Error {
         name: String,
         value: String,
         why: String,
+        /// The config file, if it is there.
+        file: Option<PathBuf>,
     },
     /// A verb was called wrongly.
     Usage { text: String, hint: Option<String> },
@@ -84,6 +86,9 @@ impl Error {
             Self::Ambiguous { ids, .. } => Some(one_of(ids)),
             Self::NoState { .. } => {
                 Some("set AGENT_SH_STATE to a directory that only you can write".to_owned())
+            }
+            Self::Setting { .. } => {
+                Some("'agent-sh doctor' shows every setting and where it comes from".to_owned())
             }
             Self::NoShell { .. } => Some("set AGENT_SH_SHELL to the shell to run".to_owned()),
             Self::Usage { hint, .. } | Self::Failed { hint, .. } => hint.clone(),
@@ -143,7 +148,21 @@ impl fmt::Display for Error {
                 f,
                 "job '{id}' was written by a newer agent-sh (format {format}, this one reads up to {reads})"
             ),
-            Self::Setting { name, value, why } => write!(f, "setting {name}='{value}': {why}"),
+            Self::Setting {
+                name,
+                value,
+                why,
+                file,
+            } => {
+                write!(f, "setting {name}")?;
+                if !value.is_empty() {
+                    write!(f, "='{value}'")?;
+                }
+                if let Some(file) = file {
+                    write!(f, " in '{}'", file.display())?;
+                }
+                write!(f, ": {why}")
+            }
             Self::Usage { text, .. } | Self::Failed { text, .. } => f.write_str(text),
         }
     }

@@ -344,7 +344,7 @@ fn verdict(dir: &OwnedFd, run: &Run, corrupt: bool) -> ExitFacts {
     };
     let mut facts = ExitFacts::new(outcome, observed_by, evidence, moment());
     facts.output = transcript::facts_on_disk(dir, run.launch.transcript_cap, run.launch.tty);
-    facts.kill_requested = live::first_kill_intent(dir);
+    facts.kill_requested = live::kill_intent(dir, &facts.outcome);
     facts.stopped_seen = fsx::stat_at(dir, "stopped").is_ok();
     if !run.known {
         facts.degraded.push("launch-unreadable".to_owned());

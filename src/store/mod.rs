@@ -177,6 +177,18 @@ impl Store {
         &self.path
     }
 
+    /// Where jobs appear; to be watched, not to be read.
+    #[must_use]
+    pub fn jobs_path(&self) -> PathBuf {
+        self.path.join("v1/jobs")
+    }
+
+    /// Where a job's files appear; to be watched, not to be read.
+    #[must_use]
+    pub fn job_path(&self, id: &JobId) -> PathBuf {
+        self.jobs_path().join(id.as_str())
+    }
+
     /// What kept the store from being where the user wanted it; goes into every record.
     #[must_use]
     pub fn degraded(&self) -> &[String] {

@@ -108,7 +108,8 @@ impl Supervisor {
             });
             facts.output = live.transcript().facts();
             facts.stopped_seen = job.stopped_seen;
-            facts.kill_requested = job.kill_requested.take().or_else(|| live.kill_intent());
+            let wish = job.kill_requested.take();
+            facts.kill_requested = wish.or_else(|| live.kill_intent(&facts.outcome));
             if facts.kill_requested.is_some() {
                 leftover = KILLED_LEFTOVER;
             }

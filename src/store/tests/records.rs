@@ -182,7 +182,7 @@ fn ids_that_are_taken_are_not_used_twice() {
 fn the_first_wish_to_kill_is_the_cause() {
     let (_keep, store) = store();
     let mut job = store.create_job(draft()).unwrap();
-    assert_eq!(job.kill_intent(), None);
+    assert_eq!(job.kill_intent(&Outcome::Exited(0)), None);
     let seen = view(&store, job.id());
     let wish = |by: &str| KillIntent {
         by: by.to_owned(),
@@ -195,9 +195,9 @@ fn the_first_wish_to_kill_is_the_cause() {
         }
     });
     seen.request_kill(&wish("late")).unwrap();
-    assert_eq!(job.kill_intent(), Some(wish("cli")));
+    assert_eq!(job.kill_intent(&Outcome::Exited(0)), Some(wish("cli")));
     std::fs::write(job.dir().join("kill.1.json"), "{").unwrap();
-    assert_eq!(job.kill_intent(), Some(wish("cli")));
+    assert_eq!(job.kill_intent(&Outcome::Exited(0)), Some(wish("cli")));
     for _ in 0..100 {
         seen.request_kill(&wish("cli")).unwrap();
     }
