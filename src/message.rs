@@ -136,6 +136,12 @@ pub fn is_terminal() -> bool {
     io::stderr().is_terminal()
 }
 
+/// Whether a person sees what we print.
+#[must_use]
+pub fn is_shown() -> bool {
+    io::stdout().is_terminal()
+}
+
 /// The rows of the terminal on stdout.
 #[must_use]
 pub fn height() -> Option<usize> {

@@ -44,8 +44,7 @@ pub struct Events {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Jobs that run are never removed. This also happens by itself, at most once an hour, with the settings 'keep' and \
-'max_bytes', when a supervisor has ended its last job; jobs that ended within the hour are then not removed for \
-their size.
+'max_bytes', when a supervisor has ended its last job; it never takes a job that ended within the hour.
 
 Example:
   agent-sh gc --dry-run

@@ -85,7 +85,7 @@ pub const SETTINGS: [Setting; 13] = [
     setting(
         "max_bytes",
         "AGENT_SH_MAX_BYTES",
-        "a size: what all kept jobs together may take; the oldest go first, none that ended in the last hour",
+        "a size: what all kept jobs together may take; the oldest go first",
         "`2G`",
     ),
     setting(

@@ -12,7 +12,7 @@ use crate::sys::{clock, fsx, lock};
 
 /// How often a supervisor clears up at its end.
 const EVERY: Duration = Duration::from_secs(3600);
-/// What it never removes for its size alone: `ps` still shows it.
+/// What it never removes: `ps` still shows it, and somebody may be about to ask how it ended.
 const FRESH: Duration = Duration::from_secs(3600);
 const MARK: &str = "gc.last";
 
@@ -125,7 +125,7 @@ impl Store {
             return;
         };
         drop(self.collect(&Policy {
-            keep: settings.keep,
+            keep: settings.keep.max(FRESH),
             max_bytes: settings.max_bytes,
             fresh: FRESH,
             dry_run: false,

@@ -163,6 +163,12 @@ impl LiveJob {
             .map_err(failed)
     }
 
+    /// Somebody removed its directory while it ran: there is no place for a record any more.
+    #[must_use]
+    pub fn is_removed(&self) -> bool {
+        fsx::stat_of(&*self.dir).is_ok_and(|stat| stat.st_nlink == 0)
+    }
+
     /// The wish that such an end goes back to, if somebody uttered one.
     #[must_use]
     pub fn kill_intent(&self, outcome: &Outcome) -> Option<KillIntent> {

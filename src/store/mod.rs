@@ -157,6 +157,26 @@ impl Store {
         stores
     }
 
+    /// Why the directory that the user named cannot be used, though it is there.
+    #[must_use]
+    pub fn refusal(settings: &Settings) -> Option<(PathBuf, String)> {
+        let path = settings.state.clone().filter(|_| !fsx::is_privileged())?;
+        let candidate = root::Candidate::At {
+            path: path.clone(),
+            named: true,
+        };
+        let why = match root::open_named(&candidate) {
+            Ok(None) => return None,
+            Ok(Some(dir)) => match root::inner(&dir, "v1", false) {
+                // One that is still empty is no trouble, nor one with all that is ours.
+                Err(why) if fsx::stat_at(&dir, "v1").is_ok() => why,
+                _ => return None,
+            },
+            Err(why) => why,
+        };
+        Some((path, why))
+    }
+
     fn below(path: PathBuf, dir: &OwnedFd, make: bool) -> std::result::Result<Self, String> {
         let base = root::inner(dir, "v1", make)?;
         Ok(Self {

@@ -113,7 +113,7 @@ impl Supervisor {
             if facts.kill_requested.is_some() {
                 leftover = KILLED_LEFTOVER;
             }
-            if live.commit(&facts).is_err() {
+            if live.commit(&facts).is_err() && !live.is_removed() {
                 job.unwritten = Some(Box::new(facts));
                 let now = clock::boottime();
                 self.retry_at.get_or_insert(now + RETRY);

@@ -14,7 +14,7 @@ const WITH_JOBS: &str = "show|logs|wait|kill|send|attach";
 /// Asks the generated function first and adds the jobs where it offers none.
 const BASH: &str = r#"
 _agent-sh-and-jobs() {
-    _agent-sh "$@"
+    GENERATED "$@"
     local cur="${COMP_WORDS[COMP_CWORD]}"
     case "${COMP_WORDS[1]}" in
         VERBS)
@@ -49,11 +49,22 @@ fn script(shell: ShellWord) -> String {
         ShellWord::Zsh => Shell::Zsh,
         ShellWord::Fish => Shell::Fish,
     };
+    // A dash in the program's name confuses the script for bash (clap_complete 4.6: it looks for verbs
+    // under two names), so there the functions have one without.
+    let name = match shell {
+        ShellWord::Bash => "agentsh",
+        ShellWord::Zsh | ShellWord::Fish => "agent-sh",
+    };
     let mut bytes = Vec::new();
-    clap_complete::generate(kind, &mut Cli::command(), "agent-sh", &mut bytes);
+    clap_complete::generate(kind, &mut Cli::command(), name, &mut bytes);
     let text = String::from_utf8_lossy(&bytes).into_owned();
     match shell {
-        ShellWord::Bash => text + &BASH.replace("VERBS", WITH_JOBS),
+        ShellWord::Bash => {
+            let function = text.split("()").next().unwrap_or_default().trim();
+            let more = BASH.replace("VERBS", WITH_JOBS);
+            let more = more.replace("GENERATED", function);
+            text.replace("-o default agentsh\n", "-o default agent-sh\n") + &more
+        }
         ShellWord::Fish => text + &FISH.replace("VERBS", &WITH_JOBS.replace('|', " ")),
         ShellWord::Zsh => with_jobs(&text),
     }

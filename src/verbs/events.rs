@@ -20,8 +20,7 @@ const RESCAN: Duration = Duration::from_millis(1000);
 const PIECE: usize = 64 * 1024;
 
 pub(crate) fn events(context: &Context, events: &Events) -> Result<u8> {
-    let mut watcher = Watcher::new(&[]);
-    let mut stores = context.stores();
+    let stores = context.stores();
     let mut timeline = Timeline::default();
     timeline.refresh(&stores)?;
     let first = match &events.since {
@@ -42,19 +41,33 @@ pub(crate) fn events(context: &Context, events: &Events) -> Result<u8> {
         let gone = reader.gone;
         message::say(format!("{gone} events are gone with their jobs"));
     }
-    let mut warned = warn_once(&timeline, false);
-    while events.follow {
+    let warned = warn_once(&timeline, false);
+    if events.follow {
+        follow(context, stores, timeline, reader, warned)?;
+    }
+    Ok(0)
+}
+
+/// Tells what happens until nobody reads it any more.
+fn follow(
+    context: &Context,
+    mut stores: Vec<Store>,
+    mut timeline: Timeline,
+    mut reader: Reader<'_>,
+    mut warned: bool,
+) -> Result<()> {
+    let mut watcher = Watcher::new(&[]);
+    loop {
         attend(&mut watcher, &stores, &timeline);
         // Between the last look and the watch something may have come: look once more before sleeping.
         if !step(&mut reader, &mut timeline, &stores)? && watcher.sleep(RESCAN) == Woken::Alone {
-            break;
+            return Ok(());
         }
         if stores.is_empty() {
             stores = context.stores();
         }
         warned = warn_once(&timeline, warned);
     }
-    Ok(0)
 }
 
 /// One look; `true`: there was something to tell.

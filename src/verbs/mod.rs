@@ -156,6 +156,13 @@ impl Context {
         };
         let settings = Settings::read(env, config.as_deref());
         settings.check(file.as_deref())?;
+        // Jobs went elsewhere then, and so do we; but whoever named the directory should know.
+        if let Some((path, why)) = Store::refusal(&settings) {
+            message::say_with_hint(
+                format!("cannot use the state directory '{}': {why}", path.display()),
+                "other places are looked at; 'agent-sh doctor' says which is used",
+            );
+        }
         Ok(Self { settings, hooks })
     }
 

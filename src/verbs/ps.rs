@@ -97,7 +97,7 @@ fn listed(
 
 /// Shows the list, and shows it again.
 fn watch(context: &Context, ps: &Ps, session: Option<&str>) -> Result<u8> {
-    let on_terminal = message::width().is_some() && !ps.json;
+    let on_terminal = message::is_shown() && !ps.json;
     let signals = [
         libc::SIGINT,
         libc::SIGTERM,

@@ -153,15 +153,29 @@ fn only_what_ended_and_is_old_or_too_much_is_removed() {
 #[test]
 fn clearing_up_takes_turns() {
     let (_keep, store) = store();
-    let id = ended(&store, 10);
+    // Two hours ago, as far as its record tells.
+    let old = |store: &Store| {
+        let id = ended(store, 10);
+        let path = job_dir(store, &id).join("exit.json");
+        let mut record: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        let then = moment().0 - Duration::from_secs(7200);
+        record["recordedtime"] = crate::record::rfc3339(then).into();
+        record["sequence"] = "unknown".into();
+        std::fs::write(&path, serde_json::to_vec(&record).unwrap()).unwrap();
+        id
+    };
+    let id = old(&store);
+    let fresh = ended(&store, 10);
     let settings = Settings {
         keep: Duration::ZERO,
         ..Settings::default()
     };
     store.collect_if_due(&settings);
     assert!(store.load(&id).unwrap().is_none());
+    assert!(store.load(&fresh).unwrap().is_some());
     // Within the hour nothing is looked at.
-    let id = ended(&store, 10);
+    let id = old(&store);
     store.collect_if_due(&settings);
     assert!(store.load(&id).unwrap().is_some());
     let mark = std::fs::File::options()

@@ -102,13 +102,12 @@ fn kept(context: &Context, store: &Store) -> Option<Finding> {
     let found = store.collect(&policy).ok()?;
     let removed: u64 = found.removed.iter().map(|removed| removed.bytes).sum();
     let (jobs, bytes) = (found.kept + found.removed.len(), found.kept_bytes + removed);
-    let mut detail = format!("{jobs} kept, {}, {} running", size(bytes), found.running);
-    if !found.removed.is_empty() {
-        detail.push_str(&format!(
-            ", {} to be removed by 'agent-sh gc'",
-            found.removed.len()
-        ));
-    }
+    let due = match found.removed.len() {
+        0 => String::new(),
+        due => format!(", {due} to be removed by 'agent-sh gc'"),
+    };
+    let (size, running) = (size(bytes), found.running);
+    let detail = format!("{jobs} kept, {size}, {running} running{due}");
     Some(ok("jobs", detail))
 }
 

@@ -14,7 +14,7 @@ use std::os::fd::AsFd;
 
 use super::{Finding, fail, ok, warn};
 use crate::error::cause;
-use crate::handoff;
+use crate::settings::{OWN_VARIABLES, SETTINGS};
 use crate::shell::Ourselves;
 use crate::sys::{fsx, proc, process, pty, session};
 
@@ -246,14 +246,20 @@ fn run_job() -> Result<(Duration, Duration), String> {
     let dir = Scratch::new().map_err(said)?;
     let ours = |args: &[&str]| {
         let mut command = Command::new(Path::new("/proc/self/exe"));
+        for setting in SETTINGS {
+            command.env_remove(setting.variable);
+        }
+        for variable in OWN_VARIABLES {
+            command.env_remove(variable);
+        }
         command
             .arg0("agent-sh")
             .args(args)
+            // Settings that are wrong are told elsewhere; here they must not disturb.
+            .env("XDG_CONFIG_HOME", &dir.0)
             .env("AGENT_SH_STATE", dir.0.join("state"))
             .env("AGENT_SH_SESSION", "doctor")
             .env("AGENT_SH_ANNOUNCE", "0")
-            .env_remove(handoff::SUPERVISOR_VARIABLE)
-            .env_remove(handoff::JOB_VARIABLE)
             .stdin(Stdio::null());
         command
     };
@@ -271,6 +277,7 @@ fn run_job() -> Result<(Duration, Duration), String> {
     if !wait.status.success() {
         let text = String::from_utf8_lossy(&wait.stderr);
         let line = text.lines().next().unwrap_or("no record").to_owned();
+        ours(&["kill", "last"]).output().ok();
         return Err(format!("the job was not recorded ({line})"));
     }
     let all = start.elapsed();
