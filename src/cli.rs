@@ -23,7 +23,7 @@ ID is a job's id, any unique beginning of it, its name, or 'last'.
 Called with what a shell takes (-c COMMAND, a script, nothing), agent-sh is that shell.
 
 Example:
-  agent-sh -c 'cargo build &'   the call returns at once and names the job, say 7f3k
+  agent-sh -c 'cargo build &'   returns at once and names the job, say 7f3k
   agent-sh wait 7f3k            blocks until it ends, with its exit code
   agent-sh logs 7f3k            its output
 

@@ -192,7 +192,9 @@ impl Timeline {
                     add(&kind, 1, &time);
                 }
             }
-            if job.state.is_terminal() {
+            // A loss that the disk has no room for is told when it is written down.
+            let is_written = || fsx::stat_path(&job.dir.join("exit.json")).is_ok();
+            if job.state.is_terminal() && is_written() {
                 add(EXIT, 2, job.settled_at().unwrap_or(&started));
             }
         }

@@ -136,7 +136,7 @@ fn as_text(findings: &[Finding], width: Option<usize>, palette: Palette) -> Stri
     let count = |status| findings.iter().filter(|f| f.status == status).count();
     let _ = writeln!(
         out,
-        "\n{} ok, {} warnings, {} failures",
+        "\n{} ok, {} to know, {} to put right",
         count(Status::Ok),
         count(Status::Warn),
         count(Status::Fail)
@@ -185,7 +185,7 @@ fail  orphans          a process that lost its parent was
                        -> jobs end with the call here; use
                           a newer kernel
 
-1 ok, 0 warnings, 1 failures
+1 ok, 0 to know, 1 to put right
 ";
         assert_eq!(as_text(&findings, Some(60), Palette::OFF), wanted);
     }

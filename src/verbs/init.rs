@@ -117,8 +117,8 @@ fn overview(shims: &Path) -> String {
     if found.is_empty() {
         let _ = writeln!(
             out,
-            "No harness that agent-sh knows is in PATH. For any other: SHELL={} around it,\n\
-             or {} first in its PATH.\n",
+            "No harness that agent-sh knows is in PATH. For any other, start it with\n  SHELL={} NAME\n\
+             or\n  PATH={}:\"$PATH\" NAME\n",
             quoted(&shims.join("bash")),
             quoted(shims)
         );
@@ -136,7 +136,7 @@ fn overview(shims: &Path) -> String {
         );
     }
     out.push_str(
-        "For your own shell: eval \"$(agent-sh init bash)\" in ~/.bashrc; zsh and fish likewise.\n\
+        "For your own shell (zsh and fish likewise), in ~/.bashrc:\n  eval \"$(agent-sh init bash)\"\n\
          Then 'agent-sh doctor' says whether it works.\n",
     );
     out

@@ -101,8 +101,13 @@ pub fn after_bare_word(word: &OsStr, code: u8) {
     let meant = other.map(|(_, verb)| *verb).or_else(|| nearest(&word));
     let at_terminal = word == "jobs" && message::is_terminal();
     if let Some(verb) = meant.filter(|_| code == 127 || at_terminal) {
+        let text = if code == 127 {
+            format!("'{word}' is no verb either")
+        } else {
+            format!("'{word}' is no verb; the shell's own was run")
+        };
         message::say_with_hint(
-            format!("'{word}' is no verb either"),
+            text,
             format!("did you mean 'agent-sh {verb}'? 'agent-sh help' lists the verbs"),
         );
     }

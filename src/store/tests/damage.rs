@@ -97,3 +97,35 @@ fn a_newer_format_is_shown_and_not_touched() {
     ));
     assert!(records(&store, &id).is_empty());
 }
+
+/// Any flipped bit: the job is still told, by its record or as lost, and what was there is kept.
+#[test]
+fn a_record_with_a_flipped_bit() {
+    let (_keep, store) = store();
+    let mut job = store.create_job(draft()).unwrap();
+    let id = job.id().clone();
+    job.commit(&exited(4)).unwrap();
+    drop(job);
+    let dir = job_dir(&store, &id);
+    let whole = std::fs::read(dir.join("exit.json")).unwrap();
+    for (place, bit) in (0..whole.len()).map(|place| (place, place % 8)) {
+        let mut flipped = whole.clone();
+        flipped[place] ^= 1 << bit;
+        std::fs::write(dir.join("exit.json"), &flipped).unwrap();
+        let seen = view(&store, &id);
+        assert!(seen.state.is_terminal(), "byte {place}: {:?}", seen.state);
+        let listed = store.jobs().unwrap();
+        assert_eq!(listed.len(), 1, "byte {place}");
+        assert_eq!(listed[0].state, seen.state, "byte {place}");
+        let kept = std::fs::read_dir(&dir)
+            .unwrap()
+            .any(|entry| std::fs::read(entry.unwrap().path()).is_ok_and(|bytes| bytes == flipped));
+        assert!(kept, "byte {place}");
+        for entry in std::fs::read_dir(&dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.to_str().unwrap().contains("corrupt") {
+                std::fs::remove_file(path).unwrap();
+            }
+        }
+    }
+}
