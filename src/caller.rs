@@ -100,3 +100,16 @@ fn harness_program(stat: &proc::Stat) -> Option<&'static str> {
         .take(2)
         .find_map(|word| known(&word.to_string_lossy()))
 }
+
+/// Whether every process here dies with the call: the front is the init of its pid namespace, or that
+/// init is a sandbox helper which leaves with the command.
+#[must_use]
+pub fn dies_with_the_call(caller: i32) -> bool {
+    if proc::pidns() == proc::FIRST_PIDNS {
+        return false;
+    }
+    // The front's parent is 0 when the front itself is init.
+    caller == 0
+        || std::env::var_os("CODEX_SANDBOX_NETWORK_DISABLED").is_some()
+        || proc::comm(1).is_some_and(|name| name == "bwrap" || name.starts_with("codex"))
+}

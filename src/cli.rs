@@ -11,6 +11,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::job::State;
 use crate::settings;
 
+mod tools;
+
+pub use tools::*;
+
 const OVERVIEW: &str = "\
 A job is background work: 'cmd &', 'nohup cmd', 'cmd & disown', 'setsid cmd', a daemon, or 'agent-sh run'.
 It outlives the call that started it, keeps its output, and ends in one record: exited, signaled or lost.
@@ -19,7 +23,7 @@ ID is a job's id, any unique beginning of it, its name, or 'last'.
 Called with what a shell takes (-c COMMAND, a script, nothing), agent-sh is that shell.
 
 Example:
-  agent-sh -c 'cargo build &'   the call returns at once and names the job, say 7f3k
+  agent-sh -c 'cargo build &'   returns at once and names the job, say 7f3k
   agent-sh wait 7f3k            blocks until it ends, with its exit code
   agent-sh logs 7f3k            its output
 
@@ -49,8 +53,14 @@ pub enum Verb {
     Logs(Logs),
     Wait(Wait),
     Kill(Kill),
+    Events(Events),
+    Gc(Gc),
     Parse(Parse),
     Setup(Setup),
+    Doctor(Doctor),
+    Init(Init),
+    Completions(Completions),
+    Man(Man),
 }
 
 /// Start a job outright
@@ -101,12 +111,14 @@ pub struct Run {
 #[command(after_help = "\
 Within a session (an agent's conversation) only its jobs are listed, else all. Newest last.
 TIME is how long a job has run, or took. EXIT is its exit code, or the signal that ended it.
+--watch refreshes in place until Ctrl-C; where there is no terminal it prints the list again whenever it changed.
 --json prints an array of objects with: id name state exit_code signal pid command how session harness cwd \
 started_at ended_at duration_ms transcript redirected_to bytes_total degraded.
 
 Example:
   agent-sh ps
   agent-sh ps --all --state exited --state lost --json
+  agent-sh ps --watch
 
 Exit codes: 0 also when there are none, 2 wrong usage, 125 agent-sh failed.")]
 pub struct Ps {
@@ -122,6 +134,12 @@ pub struct Ps {
     /// Jobs in this state only; may be given more than once
     #[arg(long, value_name = "STATE")]
     pub state: Vec<StateWord>,
+    /// Stay and show changes
+    #[arg(short, long)]
+    pub watch: bool,
+    /// Print ids only, one a line
+    #[arg(short, long, conflicts_with_all = ["json", "watch"])]
+    pub quiet: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -207,18 +225,23 @@ pub struct Wait {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Says how each job ended, also when it had ended before. TERM, INT, QUIT, ABRT are followed by KILL when the \
-grace is over. Other signals (HUP, USR1, STOP, CONT …) are sent once, and nothing follows.
+grace is over. Other signals (HUP, USR1, STOP, CONT …) are sent once, and nothing follows. The record says that \
+agent-sh asked. -9, -KILL and the like work as with kill.
 
 Example:
   agent-sh kill 7f3k
   agent-sh kill web db -s INT --grace 30s
+  agent-sh kill --session \"$AGENT_SH_SESSION\"      all that run in it
 
 Exit codes: 0 all of them are gone (or the signal was sent), 1 one is still there, 2 wrong usage, 125 no such job \
 or agent-sh failed.")]
 pub struct Kill {
     /// Ids, unique beginnings of one, names, or 'last'
-    #[arg(value_name = "ID", required = true)]
+    #[arg(value_name = "ID", required_unless_present = "session")]
     pub jobs: Vec<String>,
+    /// All running jobs of this session; with IDs: where 'last' and names are looked for
+    #[arg(long, value_name = "KEY")]
+    pub session: Option<String>,
     /// The first signal: TERM, SIGTERM or 15
     #[arg(short, long, value_name = "SIGNAL", default_value = "TERM", value_parser = signal)]
     pub signal: i32,
@@ -319,7 +342,7 @@ pub enum DialectWord {
 }
 
 /// `TERM`, `sigterm`, `15`.
-fn signal(text: &str) -> Result<i32, String> {
+pub fn signal(text: &str) -> Result<i32, String> {
     let wrong = || "not a signal such as TERM, INT or 15".to_owned();
     if let Ok(number) = text.parse::<i32>() {
         return if (1..=64).contains(&number) {

@@ -28,6 +28,8 @@ pub enum Error {
     NoState { tried: Vec<(PathBuf, String)> },
     /// No job has that id, prefix or name.
     NoJob { wanted: String },
+    /// There was such a job; its record was removed.
+    Gone { id: String },
     /// More than one job begins like that.
     Ambiguous { wanted: String, ids: Vec<String> },
     /// A newer agent-sh wrote it.
@@ -37,6 +39,8 @@ pub enum Error {
         name: String,
         value: String,
         why: String,
+        /// The config file, if it is there.
+        file: Option<PathBuf>,
     },
     /// A verb was called wrongly.
     Usage { text: String, hint: Option<String> },
@@ -76,15 +80,31 @@ impl Error {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::NoJob { .. } => Some("'agent-sh ps --all' lists finished jobs".to_owned()),
-            Self::Ambiguous { ids, .. } => Some(format!("one of {}", ids.join(", "))),
+            Self::Gone { .. } => {
+                Some("ended jobs are kept for as long as the setting 'keep' says".to_owned())
+            }
+            Self::Ambiguous { ids, .. } => Some(one_of(ids)),
             Self::NoState { .. } => {
                 Some("set AGENT_SH_STATE to a directory that only you can write".to_owned())
+            }
+            Self::Setting { .. } => {
+                Some("'agent-sh doctor' shows every setting and where it comes from".to_owned())
             }
             Self::NoShell { .. } => Some("set AGENT_SH_SHELL to the shell to run".to_owned()),
             Self::Usage { hint, .. } | Self::Failed { hint, .. } => hint.clone(),
             _ => None,
         }
     }
+}
+
+/// A list that stays on its line.
+fn one_of(ids: &[String]) -> String {
+    const SHOWN: usize = 8;
+    let more = match ids.len().saturating_sub(SHOWN) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("one of {}{more}", ids[..ids.len().min(SHOWN)].join(", "))
 }
 
 /// The operating system's words in our style: lower case, without the number.
@@ -117,6 +137,10 @@ impl fmt::Display for Error {
                     .try_for_each(|(path, why)| write!(f, "; '{}': {why}", path.display()))
             }
             Self::NoJob { wanted } => write!(f, "no job '{wanted}'"),
+            Self::Gone { id } => write!(
+                f,
+                "job '{id}' is gone: it ended, and its record was removed"
+            ),
             Self::Ambiguous { wanted, ids } => {
                 write!(f, "'{wanted}' could be any of {} jobs", ids.len())
             }
@@ -124,7 +148,21 @@ impl fmt::Display for Error {
                 f,
                 "job '{id}' was written by a newer agent-sh (format {format}, this one reads up to {reads})"
             ),
-            Self::Setting { name, value, why } => write!(f, "setting {name}='{value}': {why}"),
+            Self::Setting {
+                name,
+                value,
+                why,
+                file,
+            } => {
+                write!(f, "setting {name}")?;
+                if !value.is_empty() {
+                    write!(f, "='{value}'")?;
+                }
+                if let Some(file) = file {
+                    write!(f, " in '{}'", file.display())?;
+                }
+                write!(f, ": {why}")
+            }
             Self::Usage { text, .. } | Self::Failed { text, .. } => f.write_str(text),
         }
     }

@@ -117,6 +117,7 @@ pub fn run_job(
             argv0: OsString::from(OWN_NAME),
             args: vec![OsString::from("-c"), argv[0].clone()],
             form: Form::Command { index: 1 },
+            is_bare: false,
         };
         let real = shell::find(&call, settings.shell.as_deref(), path.as_ref(), &ourselves)?;
         argv = real_argv(&call, &real);

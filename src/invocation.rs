@@ -17,7 +17,21 @@ const SHELLS: &[&str] = &[
 
 /// The verbs of the command line, here because `-c` must be told from them before clap is built.
 pub const VERBS: &[&str] = &[
-    "run", "ps", "show", "logs", "wait", "kill", "parse", "setup", "help",
+    "run",
+    "ps",
+    "show",
+    "logs",
+    "wait",
+    "kill",
+    "events",
+    "gc",
+    "parse",
+    "setup",
+    "doctor",
+    "init",
+    "completions",
+    "man",
+    "help",
 ];
 
 #[derive(Debug, PartialEq, Eq)]
@@ -63,6 +77,8 @@ pub struct ShellCall {
     /// The arguments for the real shell.
     pub args: Vec<OsString>,
     pub form: Form,
+    /// Called by our own name with one argument and no `-c`: `args` is not what came.
+    pub is_bare: bool,
 }
 
 /// Where the shell gets its commands from.
@@ -103,6 +119,7 @@ pub fn read(
             argv0: argv0.clone(),
             args,
             form,
+            is_bare: false,
         })
     };
     if SHELLS.contains(&name) {
@@ -126,8 +143,14 @@ pub fn read(
     }
     if rest.len() == 1 {
         // Claude Code's SHELL_PREFIX: the whole command is one argument.
-        let args = vec![OsString::from("-c"), first.clone()];
-        return call(None, args, Form::Command { index: 1 });
+        return Role::Shell(ShellCall {
+            stands_for: None,
+            disguised,
+            argv0: argv0.clone(),
+            args: vec![OsString::from("-c"), first.clone()],
+            form: Form::Command { index: 1 },
+            is_bare: true,
+        });
     }
     Role::Unknown(first.clone())
 }

@@ -57,7 +57,14 @@ use verbs::run::RunRequest;
 pub fn run(args: Vec<OsString>) -> u8 {
     let stdin_is_terminal = || fds::kind(0) == Kind::Terminal;
     match invocation::read(&args, stdin_is_terminal, |path| Path::new(path).is_file()) {
-        Role::Shell(call) => front::stand_in(call, supervisor::supervise),
+        Role::Shell(call) => {
+            let word = call.is_bare.then(|| call.args[1].clone());
+            let code = front::stand_in(call, supervisor::supervise);
+            if let Some(word) = word {
+                verbs::after_bare_word(&word, code);
+            }
+            code
+        }
         Role::Launch(words) => launcher::launch(&words, front::nested_supervisor()),
         Role::Adopt(words) => launcher::adopt(&words, front::nested_supervisor()),
         Role::Interpose(what, words) => {

@@ -100,11 +100,13 @@ pub enum Colour {
 impl Palette {
     pub const OFF: Self = Self { on: false };
 
-    /// Colours only on a terminal that has them, and not where NO_COLOR is set to anything.
+    /// Colours only on a terminal that has them, and not where NO_COLOR is set to anything, or
+    /// CLICOLOR to 0.
     #[must_use]
     pub fn of_stdout(env: impl Fn(&str) -> Option<OsString>) -> Self {
         let dumb = env("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
-        let refused = env("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let refused = env("NO_COLOR").is_some_and(|value| !value.is_empty())
+            || env("CLICOLOR").is_some_and(|value| value == "0");
         Self {
             on: io::stdout().is_terminal() && !dumb && !refused,
         }
@@ -126,6 +128,25 @@ impl Palette {
             text.to_owned()
         }
     }
+}
+
+/// Whether a person reads what we say.
+#[must_use]
+pub fn is_terminal() -> bool {
+    io::stderr().is_terminal()
+}
+
+/// Whether a person sees what we print.
+#[must_use]
+pub fn is_shown() -> bool {
+    io::stdout().is_terminal()
+}
+
+/// The rows of the terminal on stdout.
+#[must_use]
+pub fn height() -> Option<usize> {
+    let (_, terminal_size::Height(rows)) = terminal_size::terminal_size_of(io::stdout())?;
+    (rows > 0).then_some(usize::from(rows))
 }
 
 /// The width of the terminal on stdout. `None`: it is no terminal.

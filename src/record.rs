@@ -179,6 +179,18 @@ pub fn parse_launch(bytes: &[u8]) -> Parsed<Launch> {
 /// Reads `exit.json`.
 #[must_use]
 pub fn parse_record(bytes: &[u8]) -> Parsed<Record> {
+    let mut parsed = parse_record_plainly(bytes);
+    if let Parsed::Whole(record) = &mut parsed
+        && let Ok(whole) = serde_json::from_slice(bytes)
+    {
+        record.keep_unknown(&whole);
+    }
+    parsed
+}
+
+/// The same without what this version does not know: enough for a list, and much faster.
+#[must_use]
+pub fn parse_record_plainly(bytes: &[u8]) -> Parsed<Record> {
     match serde_json::from_slice::<Record>(bytes) {
         Ok(record) if record.data.schema <= FORMAT => Parsed::Whole(record),
         Ok(record) => Parsed::Newer(record.data.schema),
@@ -193,6 +205,47 @@ fn newer_or_corrupt<T>(bytes: &[u8], pointer: &str) -> Parsed<T> {
         Some(format) if format > FORMAT => Parsed::Newer(format),
         _ => Parsed::Corrupt,
     }
+}
+
+/// The event of a job's start. Like the record it is derived from what is stored, so it is the same
+/// whenever it is told.
+#[must_use]
+pub fn started_event(launch: &Launch, uid: u32, transcript: &str) -> Value {
+    let machine = match launch.proc.machine.as_str() {
+        "" => "unknown",
+        machine => machine,
+    };
+    let mut event = serde_json::json!({
+        "specversion": "1.0",
+        "id": format!("{}.start", launch.id),
+        "source": format!("urn:agent-sh:{machine}:{uid}"),
+        "type": "dev.agent-sh.job.started.v1",
+        "subject": launch.id,
+        "time": launch.started_at,
+        "datacontenttype": "application/json",
+        "dataref": file_uri(transcript),
+        "data": {
+            "schema": FORMAT,
+            "job": launch.id,
+            "state": crate::job::State::Running,
+            "command": launch.command,
+            "how": launch.how,
+            "session": launch.session,
+            "harness": launch.harness,
+            "cwd": launch.cwd,
+            "name": launch.name,
+            "started_at": launch.started_at,
+            "proc": launch.proc,
+            "tty": launch.tty,
+            "redirected_to": launch.redirected_to,
+            "degraded": launch.degraded,
+            "ignored_settings": launch.ignored_settings,
+        },
+    });
+    if let (Some(key), Value::Object(map)) = (launch.session.as_ref(), &mut event) {
+        map.insert("correlationid".to_owned(), Value::String(key.clone()));
+    }
+    event
 }
 
 /// Somebody asked for the end of a job. It only asks: the wait status says how the job ended.

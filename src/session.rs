@@ -41,6 +41,14 @@ pub fn session_key(env: impl Fn(&str) -> Option<OsString>) -> Option<String> {
     })
 }
 
+/// The variable that the key comes from.
+pub fn key_variable(env: impl Fn(&str) -> Option<OsString>) -> Option<&'static str> {
+    let has_key = |wanted: &str| session_key(|name| env(name).filter(|_| name == wanted)).is_some();
+    KEYS.iter()
+        .map(|(name, _)| *name)
+        .find(|name| has_key(name))
+}
+
 /// The harness that calls.
 pub fn harness(env: impl Fn(&str) -> Option<OsString>) -> Option<&'static str> {
     let is_set = |name: &str| env(name).is_some_and(|value| !value.is_empty());

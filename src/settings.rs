@@ -5,10 +5,14 @@
 //! record; a verb calls `check` and stops at it.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::error::{Error, Result};
+
+mod table;
+
+pub use table::{OWN_VARIABLES, SETTINGS, Setting, markdown};
 
 const MIB: u64 = 1 << 20;
 const DAY: Duration = Duration::from_secs(86_400);
@@ -49,16 +53,14 @@ pub struct BadSetting {
     pub name: String,
     pub value: String,
     pub why: String,
+    pub origin: Origin,
 }
 
-impl From<&BadSetting> for Error {
-    fn from(bad: &BadSetting) -> Self {
-        Self::Setting {
-            name: bad.name.clone(),
-            value: bad.value.clone(),
-            why: bad.why.clone(),
-        }
-    }
+/// Where a value comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    Environment,
+    File,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,10 +74,15 @@ pub struct Settings {
     pub session: Option<String>,
     /// In bytes; 0 keeps nothing.
     pub transcript_cap: u64,
+    /// How long an ended job is kept.
     pub keep: Duration,
+    /// How much all kept jobs together may take.
+    pub max_bytes: u64,
     pub notify: Vec<String>,
     pub capture: Capture,
     pub record_command: RecordCommand,
+    /// Which settings are not at their defaults' mercy, and where each was set.
+    pub set_by: Vec<(&'static str, Origin)>,
     /// A sentence for each of `bad`, for the record.
     pub ignored: Vec<String>,
     pub bad: Vec<BadSetting>,
@@ -93,34 +100,38 @@ impl Default for Settings {
             session: None,
             transcript_cap: 64 * MIB,
             keep: 7 * DAY,
+            max_bytes: 2048 * MIB,
             notify: Vec::new(),
             capture: Capture::Pty,
             record_command: RecordCommand::Redacted,
+            set_by: Vec::new(),
             ignored: Vec::new(),
             bad: Vec::new(),
         }
     }
 }
 
-/// Each name with its variable, so that no string is built for an environment that sets none.
-const NAMES: [(&str, &str); 12] = [
-    ("state", "AGENT_SH_STATE"),
-    ("shell", "AGENT_SH_SHELL"),
-    ("announce", "AGENT_SH_ANNOUNCE"),
-    ("promote_after", "AGENT_SH_PROMOTE_AFTER"),
-    ("on_term", "AGENT_SH_ON_TERM"),
-    ("linger", "AGENT_SH_LINGER"),
-    ("session", "AGENT_SH_SESSION"),
-    ("transcript_cap", "AGENT_SH_TRANSCRIPT_CAP"),
-    ("keep", "AGENT_SH_KEEP"),
-    ("notify", "AGENT_SH_NOTIFY"),
-    ("capture", "AGENT_SH_CAPTURE"),
-    ("record_command", "AGENT_SH_RECORD_COMMAND"),
-];
-
 /// The names of all settings, as in the file.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    NAMES.iter().map(|(name, _)| *name)
+    SETTINGS.iter().map(|setting| setting.name)
+}
+
+/// The settings that an environment names wrongly, each with the nearest right name.
+pub fn unknown_variables<'a>(
+    variables: impl Iterator<Item = &'a str>,
+) -> Vec<(&'a str, Option<&'static str>)> {
+    let ours = variables.filter(|name| name.starts_with("AGENT_SH_"));
+    let known = |name: &str| {
+        let setting = SETTINGS.iter().any(|setting| setting.variable == name);
+        setting || OWN_VARIABLES.contains(&name)
+    };
+    ours.filter(|name| !known(name))
+        .map(|name| {
+            let meant = nearest(name);
+            let variable = |key| SETTINGS.iter().find(|setting| Some(setting.name) == key);
+            (name, variable(meant).map(|setting| setting.variable))
+        })
+        .collect()
 }
 
 /// Where the config file would be.
@@ -137,7 +148,7 @@ impl Settings {
         if let Some(text) = config_text {
             settings.read_file(text);
         }
-        for (name, variable) in NAMES {
+        for Setting { name, variable, .. } in SETTINGS {
             // An empty variable is an unset one, as a shell's `${X:-}` has it.
             let Some(value) = env(variable).filter(|value| !value.is_empty()) else {
                 continue;
@@ -146,25 +157,56 @@ impl Settings {
                 Some(text) => settings.set(name, &[text.to_owned()]),
                 None => settings.set_raw(name, &value),
             };
-            if let Err(why) = result {
-                settings.put_aside(variable, &value.to_string_lossy(), why);
+            match result {
+                Ok(()) => settings.note(name, Origin::Environment),
+                Err(why) => {
+                    let value = value.to_string_lossy();
+                    settings.put_aside(variable, &value, why, Origin::Environment);
+                }
             }
         }
         settings
     }
 
-    /// For verbs: the first bad value is an error.
-    pub fn check(&self) -> Result<()> {
-        self.bad.first().map_or(Ok(()), |bad| Err(bad.into()))
+    /// For verbs: the first bad value is an error. `file` is where the config file is.
+    pub fn check(&self, file: Option<&Path>) -> Result<()> {
+        let Some(bad) = self.bad.first() else {
+            return Ok(());
+        };
+        Err(Error::Setting {
+            name: bad.name.clone(),
+            value: bad.value.clone(),
+            why: bad.why.clone(),
+            file: file
+                .filter(|_| bad.origin == Origin::File)
+                .map(Path::to_owned),
+        })
     }
 
-    fn put_aside(&mut self, name: &str, value: &str, why: String) {
+    /// Whether and where a setting was set.
+    #[must_use]
+    pub fn origin(&self, name: &str) -> Option<Origin> {
+        let found = self.set_by.iter().find(|(known, _)| *known == name);
+        found.map(|(_, origin)| *origin)
+    }
+
+    fn note(&mut self, name: &'static str, origin: Origin) {
+        self.set_by.retain(|(known, _)| *known != name);
+        self.set_by.push((name, origin));
+    }
+
+    fn put_aside(&mut self, name: &str, value: &str, why: String, origin: Origin) {
         let value = crate::text::shorten(value, 80);
-        self.ignored.push(format!("{name}='{value}': {why}"));
+        self.ignored.push(if value.is_empty() {
+            format!("{name}: {why}")
+        } else {
+            format!("{name}='{value}': {why}")
+        });
         self.bad.push(BadSetting {
             name: name.to_owned(),
             value,
             why,
+            origin,
         });
     }
 
@@ -172,26 +214,32 @@ impl Settings {
         let table = match text.parse::<toml::Table>() {
             Ok(table) => table,
             Err(error) => {
-                let why = error.message().to_owned();
-                self.put_aside("config.toml", "", why);
+                let line = error.span().map_or(1, |span| {
+                    let before = text.get(..span.start).unwrap_or_default();
+                    before.matches('\n').count() + 1
+                });
+                let why = format!("line {line}: {}", error.message());
+                self.put_aside("config.toml", "", why, Origin::File);
                 return;
             }
         };
         for (name, value) in &table {
-            if !NAMES.iter().any(|(known, _)| known == name) {
+            let shown = || texts(value).unwrap_or_default().join(", ");
+            let Some(known) = names().find(|known| known == name) else {
                 let why = match nearest(name) {
                     Some(known) => format!("unknown setting; did you mean '{known}'?"),
                     None => "unknown setting".to_owned(),
                 };
-                self.put_aside(name, &texts(value).unwrap_or_default().join(", "), why);
+                self.put_aside(name, &shown(), why, Origin::File);
                 continue;
-            }
+            };
             let result = match texts(value) {
                 Some(texts) if name == "notify" || texts.len() == 1 => self.set(name, &texts),
                 _ => Err("expected one plain value".to_owned()),
             };
-            if let Err(why) = result {
-                self.put_aside(name, &texts(value).unwrap_or_default().join(", "), why);
+            match result {
+                Ok(()) => self.note(known, Origin::File),
+                Err(why) => self.put_aside(name, &shown(), why, Origin::File),
             }
         }
     }
@@ -248,6 +296,7 @@ impl Settings {
             "session" => self.session = Some(value.to_owned()).filter(|key| !key.is_empty()),
             "transcript_cap" => self.transcript_cap = size(value)?,
             "keep" => self.keep = duration(value)?,
+            "max_bytes" => self.max_bytes = size(value)?,
             "notify" => {
                 self.notify = values
                     .iter()
@@ -407,7 +456,7 @@ mod tests {
         assert_eq!(settings.notify, ["auto", "dir:/x"]);
         assert_eq!(settings.promote_after, Some(Duration::from_secs(100)));
         assert_eq!(settings.on_term, OnTerm::Promote);
-        assert!(settings.check().is_ok() && settings.ignored.is_empty());
+        assert!(settings.check(None).is_ok() && settings.ignored.is_empty());
     }
 
     #[test]
@@ -425,14 +474,16 @@ mod tests {
             ("AGENT_SH_TRANSCRIPT_CAP", "64X"),
             ("AGENT_SH_TRANSCRIPT_CAP", "99999999999T"),
             ("AGENT_SH_KEEP", "99999999999d"),
+            ("AGENT_SH_MAX_BYTES", "much"),
             ("AGENT_SH_CAPTURE", "tape"),
             ("AGENT_SH_RECORD_COMMAND", "none"),
         ] {
             let settings = read(&[(variable, value)], None);
             assert_eq!(settings.ignored.len(), 1, "{variable}={value}");
-            let error = settings.check().unwrap_err().to_string();
+            let error = settings.check(None).unwrap_err().to_string();
             assert!(error.contains(variable) && error.contains(value), "{error}");
             let clean = Settings {
+                set_by: Vec::new(),
                 ignored: Vec::new(),
                 bad: Vec::new(),
                 ..settings
@@ -451,14 +502,81 @@ mod tests {
             ("colour_of_bikeshed", None),
         ] {
             assert_eq!(nearest(key), meant, "{key}");
-            let error = read(&[], Some(&format!("{key} = 1"))).check().unwrap_err();
+            let error = read(&[], Some(&format!("{key} = 1")))
+                .check(None)
+                .unwrap_err();
             assert_eq!(
                 meant.is_some_and(|meant| error.to_string().contains(meant)),
                 meant.is_some()
             );
         }
-        assert!(read(&[], Some("this is = = no toml")).check().is_err());
-        assert!(read(&[], Some("keep = [\"1d\", \"2d\"]")).check().is_err());
+        assert!(read(&[], Some("this is = = no toml")).check(None).is_err());
+        assert!(
+            read(&[], Some("keep = [\"1d\", \"2d\"]"))
+                .check(None)
+                .is_err()
+        );
+    }
+
+    /// The README's table is this one. `agent-sh doctor --settings-table` prints it.
+    #[test]
+    fn the_readme_has_the_table() {
+        let readme = include_str!("../README.md");
+        assert!(readme.contains(&markdown()), "{}", markdown());
+        for setting in SETTINGS {
+            let upper = format!("AGENT_SH_{}", setting.name.to_ascii_uppercase());
+            assert_eq!(setting.variable, upper);
+        }
+    }
+
+    #[test]
+    fn where_a_value_came_from() {
+        let settings = read(
+            &[("AGENT_SH_KEEP", "3h"), ("AGENT_SH_LINGER", "x")],
+            Some("keep = \"2d\"\nannounce = false\nlinger = \"always\""),
+        );
+        assert_eq!(settings.origin("keep"), Some(Origin::Environment));
+        assert_eq!(settings.origin("announce"), Some(Origin::File));
+        // A bad value leaves the one below it.
+        assert_eq!(settings.origin("linger"), Some(Origin::File));
+        assert_eq!(settings.linger, Linger::Always);
+        assert_eq!(settings.origin("capture"), None);
+        let file = Path::new("/c/config.toml");
+        for (text, wanted) in [
+            (
+                "anounce = 1",
+                "setting anounce='1' in '/c/config.toml': unknown setting; did you mean 'announce'?",
+            ),
+            (
+                "keep = \"1d\"\n= 3",
+                "setting config.toml in '/c/config.toml': line 2: ",
+            ),
+            (
+                "keep = \"soon\"",
+                "setting keep='soon' in '/c/config.toml': expected a duration",
+            ),
+        ] {
+            let error = read(&[], Some(text)).check(Some(file)).unwrap_err();
+            assert!(error.to_string().starts_with(wanted), "{error}");
+        }
+    }
+
+    #[test]
+    fn variables_that_nobody_reads() {
+        let names = [
+            "AGENT_SH_KEEP",
+            "AGENT_SH_ANOUNCE",
+            "AGENT_SH_JOB",
+            "PATH",
+            "AGENT_SH_COLOUR_OF_BIKESHED",
+        ];
+        assert_eq!(
+            unknown_variables(names.into_iter()),
+            [
+                ("AGENT_SH_ANOUNCE", Some("AGENT_SH_ANNOUNCE")),
+                ("AGENT_SH_COLOUR_OF_BIKESHED", None),
+            ]
+        );
     }
 
     #[test]

@@ -53,6 +53,12 @@ impl Ourselves {
         own.size() == file.size() && fs::read(path).ok() == fs::read(&self.path).ok()
     }
 
+    /// Whether this path leads to us.
+    #[must_use]
+    pub fn is_at(&self, path: &Path) -> bool {
+        fs::metadata(path).is_ok_and(|file| self.is(path, &file))
+    }
+
     /// `path`, if it is a program and not us.
     fn other_program(&self, path: PathBuf) -> Option<PathBuf> {
         let file = fs::metadata(&path).ok()?;

@@ -19,3 +19,5 @@ mod rewrite;
 mod support;
 /// The rules of the house, checked by reading the files.
 mod tidy;
+/// What people, agents and programs ask about jobs.
+mod verbs;

@@ -54,7 +54,8 @@ pub struct Record {
     pub correlationid: Option<String>,
     pub sequence: String,
     pub data: RecordData,
-    #[serde(flatten)]
+    /// Filled in by [`super::parse_record`]: a flattened map would make every read three times as slow.
+    #[serde(flatten, skip_deserializing)]
     pub extra: Map<String, Value>,
 }
 
@@ -99,7 +100,8 @@ pub struct RecordData {
     #[serde(rename = "untrusted_output_tail")]
     pub tail: Option<String>,
     pub writer: RecordWriter,
-    #[serde(flatten)]
+    /// Filled in by [`super::parse_record`]: a flattened map would make every read three times as slow.
+    #[serde(flatten, skip_deserializing)]
     pub extra: Map<String, Value>,
 }
 
@@ -118,6 +120,9 @@ pub struct RecordWriter {
     pub version: String,
     pub pid: i32,
 }
+
+/// Attributes of an event that are left out when there is nothing to say.
+const OPTIONAL: [&str; 2] = ["dataref", "correlationid"];
 
 impl Record {
     /// How the job ended.
@@ -158,6 +163,23 @@ impl Record {
         slim.data.left_running.truncate(64);
         slim.data.ignored_settings.clear();
         slim
+    }
+
+    /// Takes over what this version does not know.
+    pub(super) fn keep_unknown(&mut self, whole: &Value) {
+        let known = self.to_value();
+        let unknown = |pointer: &str| -> Map<String, Value> {
+            let at = |value: &Value| value.pointer(pointer).and_then(Value::as_object).cloned();
+            let (all, known) = (
+                at(whole).unwrap_or_default(),
+                at(&known).unwrap_or_default(),
+            );
+            // What is `None` is left out of a record, and its key is still ours.
+            let ours = |key: &String| known.contains_key(key) || OPTIONAL.contains(&key.as_str());
+            all.into_iter().filter(|(key, _)| !ours(key)).collect()
+        };
+        self.extra = unknown("");
+        self.data.extra = unknown("/data");
     }
 
     /// The launch as far as the record tells, for when `run.json` cannot be read.

@@ -110,6 +110,10 @@ impl Store {
     ) -> io::Result<()> {
         let tmp = self.tmp.as_ref().ok_or(io::ErrorKind::NotFound)?;
         for _ in 0..ID_ATTEMPTS {
+            // Before the job appears: a name that leads nowhere harms nobody and is swept later.
+            if let Some(name) = &launch.name {
+                self.note_name(name, &launch.id);
+            }
             let mut bytes = serde_json::to_vec(launch)?;
             bytes.push(b'\n');
             prepared.run.write_all_at(&bytes, 0)?;

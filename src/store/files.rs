@@ -21,7 +21,16 @@ pub(super) enum Content {
 
 /// Reads a whole small file: regular, our own, not linked elsewhere.
 pub(super) fn read(dir: impl AsFd, name: &str) -> io::Result<Content> {
-    let mut file = match fsx::open_at(dir, name) {
+    read_opened(fsx::open_at(dir, name))
+}
+
+/// The same for a file of a job, without its directory being opened first.
+pub(super) fn read_below(jobs: impl AsFd, id: &str, name: &str) -> io::Result<Content> {
+    read_opened(fsx::open_below(jobs, id, name))
+}
+
+fn read_opened(opened: io::Result<File>) -> io::Result<Content> {
+    let mut file = match opened {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Content::Missing),
         // A symlink, a socket, a device.

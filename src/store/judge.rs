@@ -123,28 +123,36 @@ pub(super) fn look(dir: &OwnedFd, path: &Path, id: &JobId) -> io::Result<Look> {
 }
 
 fn ended(path: &Path, run: Run, record: Record) -> Look {
-    let launch = if run.known {
-        run.launch
-    } else {
-        record.launch()
-    };
-    let output = OutputFacts {
-        bytes_total: record.data.output.bytes_total,
-        bytes_kept: record.data.output.bytes_kept,
-        dropped_bytes: record.data.output.dropped_bytes,
-        capped: record.data.output.capped,
-        tty: record.data.output.tty,
-    };
-    Look::Settled(Box::new(JobView {
+    let mut view = from_record(path, record);
+    if run.known {
+        view.launch = run.launch;
+    }
+    Look::Settled(Box::new(view))
+}
+
+/// An ended job as its record alone tells it.
+pub(super) fn from_record(path: &Path, record: Record) -> JobView {
+    let output = &record.data.output;
+    let mut launch = record.launch();
+    // Another place than its own: the transcript that it shares.
+    let own = path.join("out");
+    launch.transcript = output.path.clone().filter(|path| Path::new(path) != own);
+    JobView {
         launch,
         state: record.data.state,
         degraded: record.data.degraded.clone(),
-        record: Some(record),
         dir: path.to_owned(),
         launch_known: true,
         format: FORMAT,
-        output,
-    }))
+        output: OutputFacts {
+            bytes_total: output.bytes_total,
+            bytes_kept: output.bytes_kept,
+            dropped_bytes: output.dropped_bytes,
+            capped: output.capped,
+            tty: output.tty,
+        },
+        record: Some(record),
+    }
 }
 
 /// A job of a newer version: a row with what its files plainly say, and hands off.
@@ -273,6 +281,10 @@ pub(super) fn judge(path: &Path, id: &JobId) -> Result<JobView> {
     let dir = fsx::open_dir(path).map_err(failed)?;
     // Where there is no such lock, the rename still lets only one record be.
     drop(lock::exclusive(&dir));
+    // Removed while we waited for the lock: there is nothing left to judge.
+    if fsx::stat_of(&dir).is_ok_and(|stat| stat.st_nlink == 0) {
+        return Err(failed(io::ErrorKind::NotFound.into()));
+    }
     // Twice: the second look is at what the judgement made.
     for _ in 0..2 {
         match look(&dir, path, id).map_err(failed)? {
@@ -287,14 +299,13 @@ pub(super) fn judge(path: &Path, id: &JobId) -> Result<JobView> {
         if corrupt {
             set_aside(&dir);
         }
-        if let Err(source) = commit(&dir, path, &run.launch, &facts) {
+        if commit(&dir, path, &run.launch, &facts).is_err() {
             // It is lost all the same; the next reader may have room to write it down.
             let record = record::terminal_event(&run.launch, &facts, &live::writer("", &dir));
-            let Look::Settled(mut view) = ended(path, run, record) else {
-                return Err(failed(source));
-            };
+            let mut view = from_record(path, record);
+            view.launch = run.launch;
             view.degraded.push("unrecorded".to_owned());
-            return Ok(*view);
+            return Ok(view);
         }
     }
     Err(Error::Failed {
@@ -333,7 +344,7 @@ fn verdict(dir: &OwnedFd, run: &Run, corrupt: bool) -> ExitFacts {
     };
     let mut facts = ExitFacts::new(outcome, observed_by, evidence, moment());
     facts.output = transcript::facts_on_disk(dir, run.launch.transcript_cap, run.launch.tty);
-    facts.kill_requested = live::first_kill_intent(dir);
+    facts.kill_requested = live::kill_intent(dir, &facts.outcome);
     facts.stopped_seen = fsx::stat_at(dir, "stopped").is_ok();
     if !run.known {
         facts.degraded.push("launch-unreadable".to_owned());

@@ -163,10 +163,16 @@ impl LiveJob {
             .map_err(failed)
     }
 
-    /// The first wish for this job's end, if somebody uttered one.
+    /// Somebody removed its directory while it ran: there is no place for a record any more.
     #[must_use]
-    pub fn kill_intent(&self) -> Option<KillIntent> {
-        first_kill_intent(&self.dir)
+    pub fn is_removed(&self) -> bool {
+        fsx::stat_of(&*self.dir).is_ok_and(|stat| stat.st_nlink == 0)
+    }
+
+    /// The wish that such an end goes back to, if somebody uttered one.
+    #[must_use]
+    pub fn kill_intent(&self, outcome: &Outcome) -> Option<KillIntent> {
+        kill_intent(&self.dir, outcome)
     }
 
     /// Lets `ps` say that the job is stopped, or runs again. Best effort.
@@ -375,18 +381,34 @@ pub(super) fn settle_record(dir: &OwnedFd, record: Record) {
     }
 }
 
-/// The lowest number that is readable: the first wish is the cause.
-pub(super) fn first_kill_intent(dir: &OwnedFd) -> Option<KillIntent> {
+/// Signals that are sent to end a job. Others may be a reload or a nudge that it lived through.
+const ENDING: [i32; 5] = [
+    libc::SIGTERM,
+    libc::SIGINT,
+    libc::SIGQUIT,
+    libc::SIGABRT,
+    libc::SIGKILL,
+];
+
+/// The wish that was the cause: the first one, but a signal that does not always end a job counts
+/// only if the job died of it, or if nothing else was wished.
+pub(super) fn kill_intent(dir: &OwnedFd, outcome: &Outcome) -> Option<KillIntent> {
+    let mut wishes: Vec<KillIntent> = Vec::new();
     for number in 1..=super::MOST_KILLS {
         match files::read(dir, &format!("kill.{number}.json")) {
-            Ok(Content::Bytes(bytes, _)) => {
-                if let Ok(intent) = serde_json::from_slice(&bytes) {
-                    return Some(intent);
-                }
-            }
+            Ok(Content::Bytes(bytes, _)) => wishes.extend(serde_json::from_slice(&bytes).ok()),
             Ok(Content::Unfit) => {}
-            Ok(Content::Missing) | Err(_) => return None,
+            Ok(Content::Missing) | Err(_) => break,
         }
     }
-    None
+    let died_of = match outcome {
+        Outcome::Signaled { signal, .. } if !ENDING.contains(signal) => Some(*signal),
+        _ => None,
+    };
+    let place = wishes
+        .iter()
+        .position(|wish| Some(wish.signal) == died_of)
+        .or_else(|| wishes.iter().position(|wish| ENDING.contains(&wish.signal)))
+        .unwrap_or(0);
+    (place < wishes.len()).then(|| wishes.swap_remove(place))
 }

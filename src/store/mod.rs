@@ -7,8 +7,12 @@
 //!                     out, out.<n>  the transcript: its head, and a ring of its newest segments
 //!                     kill.<n>.json wishes for its end; the first is the cause
 //!                     stopped       there while the job is stopped
+//!                     event.<n>.json  what else is to be told of it
+//!         v1/names/   an empty file `name~id` for each job with a name
 //!         v1/tmp/     jobs that are being made; their lease is held
 //!         v1/.trash/  jobs that are being removed
+//!         v1/events.index  the order of events, as readers first saw them
+//!         v1/gc.last  its time is that of the last clearing up
 //! ```
 //!
 //! Liveness is a lock that the kernel frees with its holder, never a pid. No `exit.json` and a free
@@ -17,12 +21,17 @@
 
 mod create;
 mod files;
+mod find;
+mod gc;
 mod judge;
+mod list;
 mod live;
+mod probe;
 mod root;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod timeline;
 mod transcript;
 mod view;
 
@@ -32,13 +41,18 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 pub use create::Prepared;
+pub use find::find;
+pub use gc::{Collected, Policy, Removed, Why};
+pub use list::{all_jobs, jobs_since};
 pub use live::{Draft, LiveJob};
+pub use probe::Probe;
+pub use timeline::Timeline;
 pub use transcript::{Reading, Transcript, TranscriptReader};
 pub use view::{JobView, Waited, wait_any};
 
 use crate::error::{Error, Result};
-use crate::job::{JobId, is_id_prefix};
-use crate::record::{LaunchLabel, Moment, ProcIdentity};
+use crate::job::JobId;
+use crate::record::{Moment, ProcIdentity};
 use crate::settings::Settings;
 use crate::sys::{clock, fsx, proc};
 
@@ -150,6 +164,26 @@ impl Store {
         stores
     }
 
+    /// Why the directory that the user named cannot be used, though it is there.
+    #[must_use]
+    pub fn refusal(settings: &Settings) -> Option<(PathBuf, String)> {
+        let path = settings.state.clone().filter(|_| !fsx::is_privileged())?;
+        let candidate = root::Candidate::At {
+            path: path.clone(),
+            named: true,
+        };
+        let why = match root::open_named(&candidate) {
+            Ok(None) => return None,
+            Ok(Some(dir)) => match root::inner(&dir, "v1", false) {
+                // One that is still empty is no trouble, nor one with all that is ours.
+                Err(why) if fsx::stat_at(&dir, "v1").is_ok() => why,
+                _ => return None,
+            },
+            Err(why) => why,
+        };
+        Some((path, why))
+    }
+
     fn below(path: PathBuf, dir: &OwnedFd, make: bool) -> std::result::Result<Self, String> {
         let base = root::inner(dir, "v1", make)?;
         Ok(Self {
@@ -170,6 +204,18 @@ impl Store {
         &self.path
     }
 
+    /// Where jobs appear; to be watched, not to be read.
+    #[must_use]
+    pub fn jobs_path(&self) -> PathBuf {
+        self.path.join("v1/jobs")
+    }
+
+    /// Where a job's files appear; to be watched, not to be read.
+    #[must_use]
+    pub fn job_path(&self, id: &JobId) -> PathBuf {
+        self.jobs_path().join(id.as_str())
+    }
+
     /// What kept the store from being where the user wanted it; goes into every record.
     #[must_use]
     pub fn degraded(&self) -> &[String] {
@@ -183,17 +229,6 @@ impl Store {
             .iter()
             .filter_map(|name| name.to_str()?.parse().ok())
             .collect())
-    }
-
-    /// Every kept job, reconciled, the newest last. A job that cannot be read is left out.
-    pub fn jobs(&self) -> Result<Vec<JobView>> {
-        let mut jobs: Vec<JobView> = self
-            .ids()?
-            .into_iter()
-            .filter_map(|id| self.load(&id).ok()?)
-            .collect();
-        sort(&mut jobs);
-        Ok(jobs)
     }
 
     /// One job by its whole id. `Ok(None)`: there is none.
@@ -211,83 +246,4 @@ impl Store {
             Err(source) => Err(Error::io("open", &path, source)),
         }
     }
-
-    fn label(&self, id: &JobId) -> Option<LaunchLabel> {
-        let dir = fsx::open_dir_at(&self.jobs, id.as_str()).ok()?;
-        match files::read(&dir, "run.json").ok()? {
-            files::Content::Bytes(bytes, _) => serde_json::from_slice(&bytes).ok(),
-            _ => None,
-        }
-    }
-}
-
-/// All jobs of all stores, the newest last.
-pub fn all_jobs(stores: &[Store]) -> Result<Vec<JobView>> {
-    let mut jobs = Vec::new();
-    for store in stores {
-        jobs.extend(store.jobs()?);
-    }
-    sort(&mut jobs);
-    Ok(jobs)
-}
-
-fn sort(jobs: &mut [JobView]) {
-    jobs.sort_by(|a, b| {
-        (&a.launch.started_at, &a.launch.id).cmp(&(&b.launch.started_at, &b.launch.id))
-    });
-}
-
-/// Finds one job: by its id, by a name given to it, by `last`, or by the beginning of its id.
-///
-/// A name stands before a beginning, for ids of one hour begin alike and names are short; of
-/// several jobs with one name the newest is meant, and one of the caller's session before others.
-/// `last` is the newest of the session, or of all where the caller has none.
-pub fn find(stores: &[Store], wanted: &str, session: Option<&str>) -> Result<JobView> {
-    let unknown = || Error::NoJob {
-        wanted: crate::text::shorten(wanted, 80),
-    };
-    if let Ok(id) = wanted.parse::<JobId>() {
-        for store in stores {
-            if let Some(view) = store.load(&id)? {
-                return view.readable();
-            }
-        }
-    }
-    let mut begins = Vec::new();
-    let mut named: Option<(bool, String, &Store, JobId)> = None;
-    for store in stores {
-        for id in store.ids()? {
-            if is_id_prefix(wanted) && id.as_str().starts_with(wanted) {
-                begins.push((store, id.clone()));
-            }
-            let Some(label) = store.label(&id) else {
-                continue;
-            };
-            let ours = session.is_some() && label.session.as_deref() == session;
-            let fits = match wanted {
-                "last" => ours || session.is_none(),
-                _ => label.name.as_deref() == Some(wanted),
-            };
-            let better = |(was_ours, started, _, old): &(bool, String, &Store, JobId)| {
-                (ours, &label.started_at, &id) > (*was_ours, started, old)
-            };
-            if fits && named.as_ref().is_none_or(better) {
-                named = Some((ours, label.started_at, store, id));
-            }
-        }
-    }
-    let found = match (named, begins.as_slice()) {
-        (Some((_, _, store, id)), _) => store.load(&id)?,
-        (None, [(store, id)]) => store.load(id)?,
-        (None, []) => None,
-        (None, several) => {
-            let mut ids: Vec<String> = several.iter().map(|(_, id)| id.to_string()).collect();
-            ids.sort();
-            return Err(Error::Ambiguous {
-                wanted: wanted.to_owned(),
-                ids,
-            });
-        }
-    };
-    found.ok_or_else(unknown)?.readable()
 }

@@ -185,6 +185,14 @@ fn all_within(parent: &Path) -> Result<Vec<(PathBuf, OwnedFd)>, String> {
         .collect())
 }
 
+/// Opens a directory that was named, if it is there.
+pub(super) fn open_named(candidate: &Candidate) -> Result<Option<OwnedFd>, String> {
+    match candidate {
+        Candidate::At { path, .. } => open_existing(path),
+        Candidate::Within(_) => Ok(None),
+    }
+}
+
 /// Opens what exists of a candidate; makes nothing.
 pub(super) fn existing(candidate: &Candidate) -> Vec<(PathBuf, OwnedFd)> {
     match candidate {

@@ -2,11 +2,14 @@
 //!
 //! When a job is old enough is the caller's decision. Here it is only made sure that nothing is
 //! taken that somebody owns: a job goes through `.trash`, by one rename, so that no reader sees half
-//! of it, and whoever has it open can read on.
+//! of it. Its output goes at once, its record a while later: whoever waits for the job has its
+//! directory open, and still reads there how it ended.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
+
+use nix::sys::stat::FileStat;
 
 use super::files::{self, Content};
 use super::{Store, root};
@@ -16,6 +19,10 @@ use crate::sys::{clock, fsx, lock};
 
 /// What is being made or removed for so long was left behind by a crash.
 const ABANDONED: Duration = Duration::from_secs(3600);
+/// So long a removed record can still be read by those who had opened its job.
+const LAST_LOOK: Duration = Duration::from_secs(60);
+/// What stays for that time.
+const RECORD: [&str; 2] = ["run.json", "exit.json"];
 
 impl Store {
     /// Removes an ended job. `false`: it is not there, has not ended, or somebody still owns it.
@@ -48,14 +55,19 @@ impl Store {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             Err(error) => return Err(failed(error)),
         }
-        empty_and_remove(&trash, &name).map_err(failed)?;
+        empty(&dir, &RECORD).map_err(failed)?;
         Ok(true)
     }
 
     /// Removes what crashes left in `tmp` and `.trash`, and says how many.
     pub fn sweep(&self) -> Result<u64> {
+        self.sweep_after(ABANDONED, LAST_LOOK)
+    }
+
+    pub(super) fn sweep_after(&self, abandoned: Duration, last_look: Duration) -> Result<u64> {
         let mut swept = 0;
-        for place in ["tmp", ".trash"] {
+        self.sweep_names(|stat| is_old(stat, abandoned));
+        for (place, age) in [("tmp", abandoned), (".trash", last_look)] {
             let Ok(parent) = root::inner(&self.base, place, false) else {
                 continue;
             };
@@ -65,7 +77,8 @@ impl Store {
                 let Ok(dir) = fsx::open_dir_at(&parent, name) else {
                     continue;
                 };
-                if is_old(&dir) && !is_owned(&dir) && empty_and_remove(&parent, name).is_ok() {
+                let old = fsx::stat_of(&dir).is_ok_and(|stat| is_old(&stat, age));
+                if old && !is_owned(&dir) && empty_and_remove(&parent, name).is_ok() {
                     swept += 1;
                 }
             }
@@ -84,24 +97,29 @@ fn is_owned(dir: &OwnedFd) -> bool {
 }
 
 /// Unchanged for long. A clock that went back makes nothing old.
-fn is_old(dir: &OwnedFd) -> bool {
-    let Ok(stat) = fsx::stat_of(dir) else {
-        return false;
-    };
+fn is_old(stat: &FileStat, age: Duration) -> bool {
     let changed = Duration::from_secs(stat.st_ctime.unsigned_abs());
     clock::wall()
         .duration_since(std::time::UNIX_EPOCH)
-        .is_ok_and(|now| now.saturating_sub(changed) > ABANDONED)
+        .is_ok_and(|now| now.saturating_sub(changed) >= age)
 }
 
-/// Removes a directory of plain files. A directory within would be a stranger's, and stops it.
-fn empty_and_remove(parent: impl AsFd, name: &str) -> io::Result<()> {
-    let dir = fsx::open_dir_at(parent.as_fd(), name)?;
-    for file in fsx::names(&dir)? {
-        match fsx::unlink_at(&dir, file.as_os_str()) {
+/// Removes the plain files of a directory, but for some. A directory within would be a stranger's,
+/// and stops it.
+fn empty(dir: &OwnedFd, but: &[&str]) -> io::Result<()> {
+    for file in fsx::names(dir)? {
+        if but.iter().any(|name| file == *name) {
+            continue;
+        }
+        match fsx::unlink_at(dir, file.as_os_str()) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
     }
+    Ok(())
+}
+
+fn empty_and_remove(parent: impl AsFd, name: &str) -> io::Result<()> {
+    empty(&fsx::open_dir_at(parent.as_fd(), name)?, &[])?;
     fsx::remove_dir_at(parent, name)
 }

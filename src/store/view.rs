@@ -337,7 +337,7 @@ impl JobView {
             let mut facts = ExitFacts::new(outcome, "waiter", evidence, moment());
             facts.output =
                 transcript::facts_on_disk(dir, self.launch.transcript_cap, self.launch.tty);
-            facts.kill_requested = live::first_kill_intent(dir);
+            facts.kill_requested = live::kill_intent(dir, &facts.outcome);
             facts.degraded.push("unsupervised".to_owned());
             drop(commit(dir, &self.dir, &self.launch, &facts));
         }

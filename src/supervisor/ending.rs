@@ -108,11 +108,12 @@ impl Supervisor {
             });
             facts.output = live.transcript().facts();
             facts.stopped_seen = job.stopped_seen;
-            facts.kill_requested = job.kill_requested.take().or_else(|| live.kill_intent());
+            let wish = job.kill_requested.take();
+            facts.kill_requested = wish.or_else(|| live.kill_intent(&facts.outcome));
             if facts.kill_requested.is_some() {
                 leftover = KILLED_LEFTOVER;
             }
-            if live.commit(&facts).is_err() {
+            if live.commit(&facts).is_err() && !live.is_removed() {
                 job.unwritten = Some(Box::new(facts));
                 let now = clock::boottime();
                 self.retry_at.get_or_insert(now + RETRY);

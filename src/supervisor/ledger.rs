@@ -97,6 +97,14 @@ impl Ledger {
         }
     }
 
+    /// Removes what is no longer kept, now and then. The last thing a supervisor of jobs does: nobody
+    /// waits for it any more.
+    pub(super) fn clear_up(&self) {
+        if let Opened::Open(store) = &self.store {
+            store.collect_if_due(&self.settings);
+        }
+    }
+
     /// The session and the harness.
     fn on_behalf(&self) -> &(Option<String>, Option<String>) {
         self.asked.get_or_init(|| {

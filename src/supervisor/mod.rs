@@ -163,6 +163,7 @@ pub(crate) struct Supervisor {
 pub fn supervise(work: Work) -> ! {
     if let Some(mut supervisor) = start::start(work) {
         supervisor.tend();
+        supervisor.ledger.clear_up();
     }
     process::exit_now(0)
 }

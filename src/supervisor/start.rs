@@ -16,6 +16,7 @@ use super::{
     Phase, Shell, Supervisor, TOKEN_CHILD, TOKEN_FEED, TOKEN_LINK, TOKEN_REGISTER, TOKEN_SINK,
 };
 use super::{jobs, run};
+use crate::caller;
 use crate::handoff::{Address, CHANGED_SIGNALS, FrontLink, SUPERVISOR_VARIABLE, ToFront, Work};
 use crate::settings::Linger;
 use crate::sys::fds::{self, Kind};
@@ -111,7 +112,7 @@ fn begin(mut work: Work, link: &mut FrontLink) -> std::io::Result<Supervisor> {
     let linger = match work.settings.linger {
         Linger::Always => true,
         Linger::Never => false,
-        Linger::Auto => dies_with_the_call(work.caller),
+        Linger::Auto => caller::dies_with_the_call(work.caller),
     };
     let mut supervisor = Supervisor {
         epoll,
@@ -366,17 +367,4 @@ fn fork_at_terminal(
             process::exit_now(126)
         }
     }
-}
-
-/// Whether every process here dies with the call: the front is the init of its pid namespace, or that
-/// init is a sandbox helper which leaves with the command.
-fn dies_with_the_call(caller: i32) -> bool {
-    const FIRST_PIDNS: u64 = 0xEFFF_FFFC;
-    if proc::pidns() == FIRST_PIDNS {
-        return false;
-    }
-    // The front's parent is 0 when the front itself is init.
-    caller == 0
-        || std::env::var_os("CODEX_SANDBOX_NETWORK_DISABLED").is_some()
-        || proc::comm(1).is_some_and(|name| name == "bwrap" || name.starts_with("codex"))
 }

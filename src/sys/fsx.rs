@@ -49,6 +49,45 @@ pub fn open_at<P: ?Sized + NixPath>(dir: impl AsFd, name: &P) -> io::Result<File
     Ok(openat(dir, name, flags, Mode::empty())?.into())
 }
 
+/// Opens `child/name` for reading in one call, through no symlink at all. Where the kernel cannot
+/// promise that (before 5.6, or a sandbox that forbids the call), in two.
+pub fn open_below(dir: impl AsFd, child: &str, name: &str) -> io::Result<File> {
+    use nix::fcntl::{OpenHow, ResolveFlag, openat2};
+    let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
+    let how = OpenHow::new()
+        .flags(flags)
+        .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS);
+    let path = format!("{child}/{name}");
+    match openat2(dir.as_fd(), path.as_str(), how) {
+        Ok(fd) => Ok(fd.into()),
+        Err(Errno::ENOSYS | Errno::EPERM) => open_at(open_dir_at(dir, child)?, name),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Opens a file for appending, made 0600 if it is missing.
+pub fn open_append_at<P: ?Sized + NixPath>(dir: impl AsFd, name: &P) -> io::Result<File> {
+    let flags = OFlag::O_RDWR
+        | OFlag::O_APPEND
+        | OFlag::O_CREAT
+        | OFlag::O_NOFOLLOW
+        | OFlag::O_CLOEXEC
+        | OFlag::O_NONBLOCK;
+    let fd = openat(dir, name, flags, PRIVATE_FILE)?;
+    fchmod(&fd, PRIVATE_FILE)?;
+    Ok(fd.into())
+}
+
+/// How much a user may still write there, in bytes, and the size of it all.
+pub fn space(fd: impl AsFd) -> io::Result<(u64, u64)> {
+    let found = nix::sys::statvfs::fstatvfs(fd)?;
+    let unit = found.fragment_size();
+    Ok((
+        found.blocks_available().saturating_mul(unit),
+        found.blocks().saturating_mul(unit),
+    ))
+}
+
 /// Opens an existing file for reading and writing.
 pub fn open_rw_at<P: ?Sized + NixPath>(dir: impl AsFd, name: &P) -> io::Result<File> {
     let flags = OFlag::O_RDWR | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;

@@ -70,7 +70,9 @@ pub(crate) fn ending(row: &Row) -> String {
         (State::Stopped, ..) => format!("is stopped{after}"),
         (State::Exited, Some(code), _) => format!("exited with {code}{after}"),
         (State::Exited, None, _) => format!("exited{after}, with a code that nobody saw"),
-        (State::Signaled, _, Some(signal)) => format!("was signaled ({signal}){after}"),
+        (State::Signaled, _, Some(signal)) => {
+            format!("was signaled ({}){after}", signal_name(signal))
+        }
         (State::Signaled, _, None) => format!("was signaled{after}"),
         (State::Lost, ..) => match &row.reason {
             Some(reason) => format!("is lost ({reason}){after}"),
@@ -115,7 +117,7 @@ pub(crate) fn table(
                 row.how.to_string(),
             ];
             if with_session {
-                cells.push(text::shorten(row.session.as_deref().unwrap_or("-"), 12));
+                cells.push(fit(row.session.as_deref().unwrap_or("-"), 12));
             }
             cells
         })
@@ -161,38 +163,27 @@ fn line(cells: &[&str], widths: &[usize]) -> String {
 
 /// One line of at most so many terminal columns.
 pub(crate) fn fit(label: &str, room: usize) -> String {
-    let mut shown = text::shorten(label, room);
-    while columns(&shown) > room {
-        let most = shown.chars().count().saturating_sub(1);
-        shown = text::shorten(label, most);
+    let shown = text::shorten(label, room);
+    if columns(&shown) <= room {
+        return shown;
     }
-    shown
+    // Wide letters: take them one by one, and leave a column for the mark.
+    let mut cut = String::new();
+    for letter in shown.chars() {
+        let mut longer = cut.clone();
+        longer.push(letter);
+        if columns(&longer) + 1 > room {
+            break;
+        }
+        cut = longer;
+    }
+    cut.push('…');
+    cut
 }
 
 /// How many columns a terminal gives a text.
 pub(crate) fn columns(text: &str) -> usize {
-    text.chars().map(width).sum()
-}
-
-/// Wide East Asian characters and emoji take two columns, combining marks none. A rough table of
-/// the ranges in use: an odd column is a blemish, not an error.
-fn width(letter: char) -> usize {
-    match u32::from(letter) {
-        0x0300..=0x036f | 0x200b..=0x200f | 0xfe00..=0xfe0f => 0,
-        0x1100..=0x115f
-        | 0x2e80..=0x303e
-        | 0x3041..=0xa4cf
-        | 0xac00..=0xd7a3
-        | 0xf900..=0xfaff
-        | 0xfe30..=0xfe6f
-        | 0xff00..=0xff60
-        | 0xffe0..=0xffe6
-        | 0x1f300..=0x1f64f
-        | 0x1f680..=0x1f6ff
-        | 0x1f900..=0x1f9ff
-        | 0x20000..=0x3fffd => 2,
-        _ => 1,
-    }
+    unicode_width::UnicodeWidthStr::width(text)
 }
 
 /// `0.4s`, `12s`, `4m12s`, `2h05m`, `3d04h`.
@@ -306,7 +297,7 @@ running*  8c2222  4m12s  -     ampersand  -             for i in 1 2 3;…
         let wanted = [
             "job 7f3k2m exited with 0 after 4m12s: cargo build --release",
             "job 7f3k9p exited with 101 after 1.2s: cargo build --release",
-            "job 8a2222 was signaled (15) after 4m12s: (web) cargo build --release",
+            "job 8a2222 was signaled (TERM) after 4m12s: (web) cargo build --release",
             "job 8b2222 is lost (reboot): cargo build --release",
             "job 8c2222 is still running after 4m12s, but its supervisor is gone: for i in 1 2 3; do echo 漢字 $i; done",
         ];
@@ -317,7 +308,14 @@ running*  8c2222  4m12s  -     ampersand  -             for i in 1 2 3;…
     #[test]
     fn wide_letters_count_twice() {
         assert_eq!(columns("漢字"), 4);
-        assert!(columns(&fit(&"漢".repeat(50), 20)) <= 20);
+        assert_eq!(fit(&"漢".repeat(50), 20), format!("{}…", "漢".repeat(9)));
+        assert_eq!(columns("👩‍👩‍👧‍👦 e\u{301}"), 4);
+        for room in 0..20 {
+            assert!(
+                columns(&fit(&"漢a".repeat(50), room)) <= room.max(1),
+                "{room}"
+            );
+        }
         assert_eq!(fit("plain", 20), "plain");
     }
 

@@ -5,6 +5,7 @@
 //! reused meanwhile is never hit.
 
 use std::collections::{HashMap, HashSet};
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use crate::cli::Kill;
+use crate::cli::{self, Kill};
 use crate::error::{Error, Result};
 use crate::message;
 use crate::record::KillIntent;
@@ -28,6 +29,17 @@ const AFTER_KILL: Duration = Duration::from_secs(10);
 const FOR_RECORD: Duration = Duration::from_secs(5);
 /// How long a signal that only may end a job is given before we say that it lives.
 const AFTER_OTHER: Duration = Duration::from_millis(300);
+/// Signals that no program ends by unless it wants to: they are no wish for an end.
+const HARMLESS: [i32; 8] = [
+    libc::SIGCHLD,
+    libc::SIGCONT,
+    libc::SIGSTOP,
+    libc::SIGTSTP,
+    libc::SIGTTIN,
+    libc::SIGTTOU,
+    libc::SIGURG,
+    libc::SIGWINCH,
+];
 /// Signals that ask a job to end: KILL follows when it does not.
 const ENDING: [i32; 5] = [
     libc::SIGTERM,
@@ -37,12 +49,38 @@ const ENDING: [i32; 5] = [
     libc::SIGKILL,
 ];
 
+/// `-9`, `-KILL`, `-SIGTERM`, as every kill takes them, in the form that clap reads.
+pub(crate) fn readable(args: Vec<OsString>) -> Vec<OsString> {
+    let mut options = true;
+    let read = |(place, arg): (usize, OsString)| {
+        options &= arg != "--";
+        let word = arg.to_str().and_then(|arg| arg.strip_prefix('-'));
+        let plain = |word: &&str| {
+            let letters =
+                |test: fn(&u8) -> bool| !word.is_empty() && word.bytes().all(|b| test(&b));
+            letters(u8::is_ascii_digit)
+                || word.len() > 1 && letters(|b| b.is_ascii_uppercase() || b.is_ascii_digit())
+        };
+        match word.filter(plain).filter(|_| options && place > 1) {
+            Some(word) if cli::signal(word).is_ok() => format!("--signal={word}").into(),
+            _ => arg,
+        }
+    };
+    args.into_iter().enumerate().map(read).collect()
+}
+
 pub(crate) fn kill(context: &Context, kill: &Kill) -> Result<u8> {
     let mut worst = 0;
     let mut jobs: Vec<JobView> = Vec::new();
+    if let (Some(key), true) = (&kill.session, kill.jobs.is_empty()) {
+        jobs = context.running_in(Some(key))?;
+        if jobs.is_empty() {
+            message::say(format!("no job is running in session '{key}'"));
+        }
+    }
     for wanted in &kill.jobs {
         // One that is unknown must not protect the others.
-        match context.find(wanted) {
+        match context.find_in(wanted, kill.session.as_deref()) {
             Ok(job) if jobs.iter().any(|before| before.dir == job.dir) => {}
             Ok(job) => jobs.push(job),
             Err(error) => worst = worst.max(message::error(&error)),
@@ -89,6 +127,15 @@ fn end(job: &JobView, signal: i32, grace: Duration) -> Result<Report> {
         return Ok(Report::Before);
     }
     let mut tree = Tree::of(job)?;
+    if !HARMLESS.contains(&signal) {
+        let intent = KillIntent {
+            by: "cli".to_owned(),
+            signal,
+            at: humantime::format_rfc3339_millis(clock::wall()).to_string(),
+        };
+        // A disk that takes no intent must not protect a job.
+        job.request_kill(&intent).ok();
+    }
     if !ENDING.contains(&signal) {
         let refused = tree.signal_new(signal, &mut Vec::new());
         return match (job.wait(Some(Instant::now() + AFTER_OTHER))?, refused) {
@@ -98,13 +145,6 @@ fn end(job: &JobView, signal: i32, grace: Duration) -> Result<Report> {
             (Waited::TimedOut, error) => Ok(Report::Left(vec![job.launch.proc.pid], error)),
         };
     }
-    let intent = KillIntent {
-        by: "cli".to_owned(),
-        signal,
-        at: humantime::format_rfc3339_millis(clock::wall()).to_string(),
-    };
-    // A disk that takes no intent must not protect a job.
-    job.request_kill(&intent).ok();
     let mut left = if signal == libc::SIGKILL {
         Vec::new()
     } else {
@@ -422,6 +462,31 @@ mod tests {
     }
 
     #[test]
+    fn signals_as_every_kill_takes_them() {
+        for (words, wanted) in [
+            ("agent-sh kill -9 7f3k", "agent-sh kill --signal=9 7f3k"),
+            (
+                "agent-sh kill -KILL 7f3k",
+                "agent-sh kill --signal=KILL 7f3k",
+            ),
+            (
+                "agent-sh kill 7f3k -SIGTERM",
+                "agent-sh kill 7f3k --signal=SIGTERM",
+            ),
+            ("agent-sh kill -USR1 a b", "agent-sh kill --signal=USR1 a b"),
+            ("agent-sh kill -s 9 a", "agent-sh kill -s 9 a"),
+            ("agent-sh kill -- -9", "agent-sh kill -- -9"),
+            ("agent-sh kill -99 a", "agent-sh kill -99 a"),
+            ("agent-sh kill -NONE a", "agent-sh kill -NONE a"),
+            ("agent-sh kill -h", "agent-sh kill -h"),
+        ] {
+            let words = words.split(' ').map(OsString::from).collect();
+            let wanted: Vec<OsString> = wanted.split(' ').map(OsString::from).collect();
+            assert_eq!(readable(words), wanted);
+        }
+    }
+
+    #[test]
     fn init_and_ourselves_are_never_inside() {
         let mut tree = tree(true);
         tree.known.insert(1, 1001);
@@ -433,7 +498,7 @@ mod tests {
     fn ends_that_came_before() {
         for (now, before) in [
             ("exited with 0 after 2s", "already exited with 0 after 2s"),
-            ("was signaled (9)", "was already signaled (9)"),
+            ("was signaled (KILL)", "was already signaled (KILL)"),
             ("is lost (reboot)", "was already lost (reboot)"),
         ] {
             assert_eq!(already(now), before);

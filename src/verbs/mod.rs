@@ -4,15 +4,22 @@
 //! error that `main` tells. Verbs read the store and signal processes; they never write a record.
 
 mod clean;
+mod completions;
+mod doctor;
+mod events;
 mod format;
+mod gc;
+mod init;
 mod kill;
 mod logs;
+mod man;
 mod parse;
 mod ps;
 pub mod run;
 mod setup;
 mod show;
 mod wait;
+mod watch;
 
 use std::ffi::{OsStr, OsString};
 use std::time::Duration;
@@ -42,6 +49,10 @@ pub struct Hooks {
 #[must_use]
 pub fn main(args: Vec<OsString>, hooks: Hooks) -> u8 {
     let verb = args.get(1).map(|word| word.to_string_lossy().into_owned());
+    let args = match verb.as_deref() {
+        Some("kill") => kill::readable(args),
+        _ => args,
+    };
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(error) => return told(misuse(&error, verb.as_deref())),
@@ -63,11 +74,56 @@ pub fn unknown(word: &OsStr) -> u8 {
     })
 }
 
+/// Words for which a person or a model may look in vain, and what they are called here.
+const OTHER_WORDS: [(&str, &str); 14] = [
+    ("jobs", "ps"),
+    ("list", "ps"),
+    ("status", "ps"),
+    ("info", "show"),
+    ("inspect", "show"),
+    ("describe", "show"),
+    ("output", "logs"),
+    ("tail", "logs"),
+    ("follow", "logs"),
+    ("stop", "kill"),
+    ("cancel", "kill"),
+    ("start", "run"),
+    ("clean", "gc"),
+    ("version", "--version"),
+];
+
+/// One word that is no verb was run as a command, because harnesses pass whole commands like that. If
+/// the shell found no such command, a verb was meant. What a shell knows is never commented on, but
+/// for `jobs` at a terminal: there no harness calls.
+pub fn after_bare_word(word: &OsStr, code: u8) {
+    let word = word.to_string_lossy();
+    let other = OTHER_WORDS.iter().find(|(other, _)| *other == word);
+    let meant = other.map(|(_, verb)| *verb).or_else(|| nearest(&word));
+    let at_terminal = word == "jobs" && message::is_terminal();
+    if let Some(verb) = meant.filter(|_| code == 127 || at_terminal) {
+        let text = if code == 127 {
+            format!("'{word}' is no verb either")
+        } else {
+            format!("'{word}' is no verb; the shell's own was run")
+        };
+        message::say_with_hint(
+            text,
+            format!("did you mean 'agent-sh {verb}'? 'agent-sh help' lists the verbs"),
+        );
+    }
+}
+
 fn told(result: Result<u8>) -> u8 {
     result.unwrap_or_else(|error| message::error(&error))
 }
 
 fn dispatch(verb: Verb, hooks: Hooks) -> Result<u8> {
+    let verb = match verb {
+        Verb::Doctor(doctor) => return doctor::doctor(&Context::read_leniently(hooks), &doctor),
+        Verb::Completions(completions) => return completions::completions(&completions),
+        Verb::Man(man) => return man::man(&man),
+        other => other,
+    };
     let context = Context::read(hooks)?;
     match verb {
         Verb::Run(run) => (hooks.run)(run::request(run)?),
@@ -78,6 +134,10 @@ fn dispatch(verb: Verb, hooks: Hooks) -> Result<u8> {
         Verb::Logs(logs) => logs::logs(&context, &logs),
         Verb::Wait(wait) => wait::wait(&context, &wait),
         Verb::Kill(kill) => kill::kill(&context, &kill),
+        Verb::Events(events) => events::events(&context, &events),
+        Verb::Gc(gc) => gc::gc(&context, &gc),
+        Verb::Init(init) => init::init(&context, &init),
+        Verb::Doctor(_) | Verb::Completions(_) | Verb::Man(_) => Ok(0),
     }
 }
 
@@ -90,17 +150,33 @@ pub(crate) struct Context {
 impl Context {
     fn read(hooks: Hooks) -> Result<Self> {
         let env = |name: &str| std::env::var_os(name);
-        let config = match settings::config_path(env) {
+        let file = settings::config_path(env);
+        let config = match &file {
             None => None,
-            Some(path) => match std::fs::read_to_string(&path) {
+            Some(path) => match std::fs::read_to_string(path) {
                 Ok(text) => Some(text),
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-                Err(source) => return Err(Error::io("read", &path, source)),
+                Err(source) => return Err(Error::io("read", path, source)),
             },
         };
         let settings = Settings::read(env, config.as_deref());
-        settings.check()?;
+        settings.check(file.as_deref())?;
+        // Jobs went elsewhere then, and so do we; but whoever named the directory should know.
+        if let Some((path, why)) = Store::refusal(&settings) {
+            message::say_with_hint(
+                format!("cannot use the state directory '{}': {why}", path.display()),
+                "other places are looked at; 'agent-sh doctor' says which is used",
+            );
+        }
         Ok(Self { settings, hooks })
+    }
+
+    /// For the verb that explains what is wrong: a bad value is no reason to stop.
+    fn read_leniently(hooks: Hooks) -> Self {
+        let env = |name: &str| std::env::var_os(name);
+        let text = settings::config_path(env).and_then(|path| std::fs::read_to_string(path).ok());
+        let settings = Settings::read(env, text.as_deref());
+        Self { settings, hooks }
     }
 
     pub(crate) fn env(&self, name: &str) -> Option<OsString> {
@@ -120,19 +196,33 @@ impl Context {
         store::all_jobs(&self.stores())
     }
 
+    /// The jobs that have not ended, or ended within this time; others may be there too.
+    pub(crate) fn recent(&self, ended_within: Duration) -> Result<Vec<JobView>> {
+        store::jobs_since(&self.stores(), Some(ended_within))
+    }
+
     /// The jobs of the caller's session that have not ended; of all sessions if there is none.
     pub(crate) fn running(&self) -> Result<Vec<JobView>> {
-        let session = self.session();
-        let mut jobs = self.jobs()?;
+        self.running_in(self.session().as_deref())
+    }
+
+    pub(crate) fn running_in(&self, session: Option<&str>) -> Result<Vec<JobView>> {
+        let mut jobs = self.recent(Duration::ZERO)?;
         jobs.retain(|job| {
-            let ours = session.is_none() || job.launch.session == session;
+            let ours = session.is_none() || job.launch.session.as_deref() == session;
             ours && !job.state.is_terminal()
         });
         Ok(jobs)
     }
 
     pub(crate) fn find(&self, wanted: &str) -> Result<JobView> {
-        store::find(&self.stores(), wanted, self.session().as_deref())
+        self.find_in(wanted, None)
+    }
+
+    /// The same; `last` and names are those of this session, if one is given.
+    pub(crate) fn find_in(&self, wanted: &str, session: Option<&str>) -> Result<JobView> {
+        let session = session.map(str::to_owned).or_else(|| self.session());
+        store::find(&self.stores(), wanted, session.as_deref())
     }
 
     /// Each job once, in the order given.

@@ -1,5 +1,7 @@
 //! `ps`: the list of jobs.
 
+use std::collections::HashSet;
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
@@ -9,12 +11,19 @@ use crate::error::Result;
 use crate::job::State;
 use crate::message::{self, Palette};
 use crate::store::JobView;
-use crate::sys::clock;
+use crate::sys::{clock, signal};
 use crate::verbs::format::{Row, table};
+use crate::verbs::watch::{Watcher, Woken};
 use crate::verbs::{Context, row};
 
 /// How long an ended job is still news.
 const RECENT: Duration = Duration::from_secs(3600);
+
+/// How often the times of a watched list are brought up to date.
+const TICK: Duration = Duration::from_secs(1);
+/// The other screen without a cursor, and back. Each frame overwrites the one before, so nothing flickers.
+const ENTER: &str = "\u{1b}[?1049h\u{1b}[?25l";
+const LEAVE: &str = "\u{1b}[?25h\u{1b}[?1049l";
 
 pub(crate) fn ps(context: &Context, ps: &Ps) -> Result<u8> {
     let session = if ps.all_sessions {
@@ -22,38 +31,165 @@ pub(crate) fn ps(context: &Context, ps: &Ps) -> Result<u8> {
     } else {
         ps.session.clone().or_else(|| context.session())
     };
-    let states: Vec<State> = ps.state.iter().map(|&word| word.into()).collect();
-    let now = clock::wall();
-    let mut jobs = context.jobs()?;
-    jobs.retain(|job| {
-        let in_session = session.is_none() || job.launch.session == session;
-        let in_state = states.is_empty() || states.contains(&job.state);
-        in_session && in_state && (ps.all || is_news(job, now))
-    });
+    let session = session.as_deref();
+    if ps.watch {
+        return watch(context, ps, session);
+    }
+    let jobs = select(context, ps, session)?;
+    if ps.quiet {
+        let ids: String = jobs.iter().map(|job| format!("{}\n", job.id())).collect();
+        return message::out(&ids).map(|()| 0);
+    }
     if ps.json {
         let rows: Vec<Value> = jobs.iter().map(JobView::to_row_json).collect();
         return message::out(&json_lines(&rows)).map(|()| 0);
     }
     if jobs.is_empty() {
-        message::say_with_hint(
-            none_text(ps, session.as_deref()),
-            none_hint(ps, session.as_deref()),
-        );
+        message::say_with_hint(none_text(ps, session), none_hint(ps, session));
         return Ok(0);
     }
-    let rows: Vec<Row> = jobs.iter().map(row).collect();
+    message::out(&listed(context, ps, session, &jobs, None))?;
+    if jobs.iter().any(is_alone) {
+        message::say(ALONE);
+    }
+    Ok(0)
+}
+
+const ALONE: &str = "* its supervisor is gone: it runs on, but its exit code may never be known";
+
+fn is_alone(job: &JobView) -> bool {
+    !job.state.is_terminal() && job.degraded.iter().any(|note| note == "unsupervised")
+}
+
+/// The jobs that were asked for, the newest last.
+fn select(context: &Context, ps: &Ps, session: Option<&str>) -> Result<Vec<JobView>> {
+    let states: Vec<State> = ps.state.iter().map(|&word| word.into()).collect();
+    let now = clock::wall();
+    let mut jobs = if ps.all {
+        context.jobs()?
+    } else {
+        context.recent(RECENT)?
+    };
+    jobs.retain(|job| {
+        let in_session = session.is_none() || job.launch.session.as_deref() == session;
+        let in_state = states.is_empty() || states.contains(&job.state);
+        in_session && in_state && (ps.all || is_news(job, now))
+    });
+    Ok(jobs)
+}
+
+/// The table; of more jobs than `most` the newest.
+fn listed(
+    context: &Context,
+    ps: &Ps,
+    session: Option<&str>,
+    jobs: &[JobView],
+    most: Option<usize>,
+) -> String {
+    let newest = most.map_or(0, |most| jobs.len().saturating_sub(most));
+    let rows: Vec<Row> = jobs[newest..].iter().map(row).collect();
     let palette = Palette::of_stdout(|name| context.env(name));
     // Where the list can mix sessions, and does.
     let with_session =
         ps.all_sessions || session.is_none() && rows.iter().any(|row| row.session.is_some());
-    message::out(&table(&rows, with_session, message::width(), palette))?;
-    if rows
-        .iter()
-        .any(|row| row.unsupervised && !row.state.is_terminal())
-    {
-        message::say("* its supervisor is gone: it runs on, but its exit code may never be known");
+    table(&rows, with_session, message::width(), palette)
+}
+
+/// Shows the list, and shows it again.
+fn watch(context: &Context, ps: &Ps, session: Option<&str>) -> Result<u8> {
+    let on_terminal = message::is_shown() && !ps.json;
+    let signals = [
+        libc::SIGINT,
+        libc::SIGTERM,
+        libc::SIGHUP,
+        libc::SIGQUIT,
+        libc::SIGWINCH,
+    ];
+    let mut watcher = Watcher::new(if on_terminal { &signals } else { &[] });
+    if on_terminal {
+        message::out(ENTER)?;
     }
-    Ok(0)
+    let result = refresh(context, ps, session, &mut watcher, on_terminal);
+    if on_terminal {
+        message::out(LEAVE)?;
+    }
+    match result? {
+        // Ctrl-C is how one leaves.
+        Some(signal) if signal != libc::SIGINT => {
+            signal::die_by(signal);
+            Ok(0)
+        }
+        _ => Ok(0),
+    }
+}
+
+/// Until a signal (which is given back) or the reader leaves.
+fn refresh(
+    context: &Context,
+    ps: &Ps,
+    session: Option<&str>,
+    watcher: &mut Watcher,
+    on_terminal: bool,
+) -> Result<Option<i32>> {
+    let mut before = None;
+    loop {
+        let jobs = select(context, ps, session)?;
+        let mut wanted: HashSet<PathBuf> = context
+            .stores()
+            .iter()
+            .map(|store| store.jobs_path())
+            .collect();
+        let running = jobs.iter().filter(|job| !job.state.is_terminal());
+        wanted.extend(running.map(|job| job.dir.clone()));
+        watcher.watch_only(&wanted);
+        // What happened between the look and the watch shows a tick later.
+        if on_terminal {
+            message::out(&frame(context, ps, session, &jobs))?;
+        } else {
+            let now: Vec<_> = jobs
+                .iter()
+                .map(|job| (job.id().clone(), job.state))
+                .collect();
+            if before.as_ref() != Some(&now) {
+                message::out(&again(context, ps, session, &jobs))?;
+                before = Some(now);
+            }
+        }
+        match watcher.sleep(TICK) {
+            Woken::Alone => return Ok(None),
+            Woken::Signal(signal) if signal != libc::SIGWINCH => return Ok(Some(signal)),
+            _ => {}
+        }
+    }
+}
+
+/// One screen: it begins at the top, each line clears its rest, the end clears what is below.
+fn frame(context: &Context, ps: &Ps, session: Option<&str>, jobs: &[JobView]) -> String {
+    // The head, and a last line that must not scroll.
+    let most = message::height().map(|rows| rows.saturating_sub(2).max(1));
+    let mut text = listed(context, ps, session, jobs, most);
+    if jobs.is_empty() {
+        text = format!("{}\n", none_text(ps, session));
+    }
+    let lines: Vec<String> = text
+        .lines()
+        .map(|line| format!("{line}\u{1b}[K\r\n"))
+        .collect();
+    format!("\u{1b}[H{}\u{1b}[J", lines.concat())
+}
+
+/// The list where no terminal is: one after the other, JSON as one line each.
+fn again(context: &Context, ps: &Ps, session: Option<&str>, jobs: &[JobView]) -> String {
+    if ps.json {
+        let rows: Vec<Value> = jobs.iter().map(JobView::to_row_json).collect();
+        return format!("{}\n", Value::from(rows));
+    }
+    let list = if jobs.is_empty() {
+        format!("{}\n", none_text(ps, session))
+    } else {
+        listed(context, ps, session, jobs, None)
+    };
+    format!("{list}\n")
 }
 
 fn is_news(job: &JobView, now: SystemTime) -> bool {
@@ -126,6 +262,8 @@ mod tests {
             all_sessions: false,
             session: None,
             state: Vec::new(),
+            watch: false,
+            quiet: false,
             json: false,
         };
         assert_eq!(

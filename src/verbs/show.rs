@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::cli::Show;
 use crate::error::Result;
+use crate::job::LostReason;
 use crate::message::{self, Colour, Palette};
 use crate::record::{Record, Usage};
 use crate::store::JobView;
@@ -72,6 +73,10 @@ fn lines(job: &JobView) -> Vec<(&'static str, String)> {
     add("asked", record.and_then(asked));
     add("killed by", record.and_then(killer));
     add("left", record.map(left_running));
+    let damaged = job.reason() == Some(LostReason::RecordCorrupt);
+    let damaged =
+        damaged.then(|| "a file of it was unreadable and is kept as '*.corrupt'".to_owned());
+    add("damaged", damaged);
     add("degraded", Some(job.degraded.join(", ")));
     add("ignored", Some(launch.ignored_settings.join("; ")));
     add("record", record.map(|record| record.id.clone()));

@@ -61,6 +61,7 @@ fn sources() -> Vec<Source> {
     let only_tests = test_modules(&all);
     all.into_iter()
         .filter(|path| !only_tests.contains(path))
+        .filter(|path| path.components().all(|part| part.as_os_str() != "tests"))
         .map(|path| {
             let name = path
                 .strip_prefix(&src)

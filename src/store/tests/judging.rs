@@ -1,0 +1,160 @@
+//! Who is running, ended or lost, and that only one says so.
+
+use super::*;
+
+#[test]
+fn a_free_lease_without_a_record_is_a_loss() {
+    let (_keep, store) = store();
+    let id = abandoned(&store, draft());
+    let lost = view(&store, &id);
+    assert_eq!(reason(&lost), Some(LostReason::SupervisorDied));
+    assert_eq!(
+        (lost.state, lost.ended_at(), lost.duration_ms()),
+        (State::Lost, None, None)
+    );
+    assert!(lost.settled_at().is_some() && lost.settled_age().is_some());
+    let again = view(&store, &id);
+    assert_eq!(again.record, lost.record);
+}
+
+#[test]
+fn judged_only_where_it_can_be() {
+    let (_keep, store) = store();
+    let case = |change: &dyn Fn(&mut serde_json::Value)| {
+        let id = abandoned(&store, draft());
+        edit_run(&store, &id, change);
+        view(&store, &id)
+    };
+    let reboot = case(&|run| run["proc"]["boot_id"] = "other".into());
+    assert_eq!(reason(&reboot), Some(LostReason::Reboot));
+    let namespace = case(&|run| run["proc"]["pidns"] = 1.into());
+    assert_eq!(reason(&namespace), Some(LostReason::PidnsGone));
+    let machine = case(&|run| {
+        run["proc"]["machine"] = "other".into();
+        run["proc"]["boot_id"] = "other".into();
+    });
+    if proc::machine().is_empty() {
+        eprintln!("skipped: this machine has no id");
+    } else {
+        assert_eq!(
+            (machine.state, machine.degraded),
+            (State::Running, vec!["foreign".to_owned()])
+        );
+        assert!(!machine.dir.join("exit.json").exists());
+    }
+    // A copy: its lock says nothing, and the supervisor that it names is this living process.
+    let copy = case(&|run| run["lease"]["ino"] = 1.into());
+    assert_eq!(copy.state, State::Running);
+    let copy = case(&|run| {
+        run["lease"]["ino"] = 1.into();
+        run["supervisor"]["starttime"] = 1.into();
+    });
+    assert_eq!(reason(&copy), Some(LostReason::SupervisorDied));
+    let no_locks = case(&|run| run["lease"] = serde_json::Value::Null);
+    assert_eq!(no_locks.state, State::Running);
+}
+
+#[test]
+fn a_job_that_outlives_its_supervisor_runs_unsupervised() {
+    let (_keep, store) = store();
+    let mut child = sleeper();
+    let id = abandoned(&store, draft_of(&child));
+    let orphan = view(&store, &id);
+    assert_eq!(
+        (orphan.state, orphan.degraded.clone()),
+        (State::Running, vec!["unsupervised".to_owned()])
+    );
+    assert!(matches!(
+        orphan.wait(Some(Instant::now())).unwrap(),
+        Waited::TimedOut
+    ));
+    // A process of the same pid that started at another time is somebody else.
+    let stranger = abandoned(&store, draft_of(&child));
+    edit_run(&store, &stranger, |run| run["proc"]["starttime"] = 1.into());
+    assert_eq!(
+        reason(&view(&store, &stranger)),
+        Some(LostReason::SupervisorDied)
+    );
+    let waiter = {
+        let orphan = orphan.clone();
+        std::thread::spawn(move || orphan.wait(None).unwrap())
+    };
+    drop(child.stdin.take());
+    let Waited::Ended(ended) = waiter.join().unwrap() else {
+        panic!("not ended");
+    };
+    assert_eq!((ended.state, ended.exit_code()), (State::Exited, Some(7)));
+    child.wait().unwrap();
+    assert_eq!(view(&store, &id).exit_code(), Some(7));
+}
+
+#[test]
+fn the_status_of_a_zombie_is_read_and_that_of_a_reaped_process_is_lost() {
+    let (_keep, store) = store();
+    let mut child = sleeper();
+    let (first, second) = (
+        abandoned(&store, draft_of(&child)),
+        abandoned(&store, draft_of(&child)),
+    );
+    let handle = proc::pidfd_open(child.id() as i32).unwrap();
+    drop(child.stdin.take());
+    assert!(proc::pidfd_wait(&handle, None).unwrap());
+    let seen = view(&store, &first);
+    assert_eq!(
+        (
+            seen.exit_code(),
+            seen.record.unwrap().data.evidence.as_str()
+        ),
+        (Some(7), "proc-stat")
+    );
+    child.wait().unwrap();
+    assert_eq!(
+        reason(&view(&store, &second)),
+        Some(LostReason::SupervisorDied)
+    );
+}
+
+#[test]
+fn one_committer_and_two_reconcilers_make_one_record() {
+    let dir = tempfile::tempdir_in(if Path::new("/dev/shm").exists() {
+        "/dev/shm"
+    } else {
+        "/tmp"
+    })
+    .unwrap();
+    let root = dir.path().join("state");
+    let store = store_in(&root);
+    let draft = draft();
+    let (mut committed, mut lost) = (0, 0);
+    for round in 0..600u32 {
+        let mut job = store.create_job(draft.clone()).unwrap();
+        let id = job.id().clone();
+        if round % 3 != 0 {
+            job.preallocate();
+        }
+        let barrier = std::sync::Barrier::new(3);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    barrier.wait();
+                    while !view(&store, &id).state.is_terminal() {}
+                });
+            }
+            barrier.wait();
+            if round % 2 == 0 {
+                job.commit(&exited(5)).unwrap();
+            }
+            drop(job);
+        });
+        let view = view(&store, &id);
+        match view.outcome().unwrap() {
+            Outcome::Exited(5) if round % 2 == 0 => committed += 1,
+            Outcome::Lost(LostReason::SupervisorDied) if round % 2 == 1 => lost += 1,
+            other => panic!("round {round}: {other:?}"),
+        }
+        let mut names = records(&store, &id);
+        names.retain(|name| name != "exit.tmp");
+        assert_eq!(names, ["exit.json"], "round {round}");
+    }
+    assert_eq!((committed, lost), (300, 300));
+}

@@ -1,0 +1,201 @@
+//! Which directories are used, and their modes.
+
+use super::*;
+
+#[test]
+fn only_directories_of_our_own_are_used() {
+    let keep = tempfile::tempdir().unwrap();
+    let good = keep.path().join("good");
+    let env = |name: &str| (name == "XDG_STATE_HOME").then(|| good.clone().into_os_string());
+    let make = |name: &str, mode: u32| {
+        let path = keep.path().join(name);
+        std::fs::create_dir(&path).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        path
+    };
+    let real = make("real", 0o700);
+    let link = keep.path().join("link");
+    std::os::unix::fs::symlink(&real, &link).unwrap();
+    let file = keep.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let mut refused = vec![
+        make("open", 0o777),
+        make("group", 0o770),
+        link,
+        file.clone(),
+        file.join("below"),
+    ];
+    if fsx::euid() == 0 {
+        let foreign = make("foreign", 0o700);
+        std::os::unix::fs::chown(&foreign, Some(12_345), None).unwrap();
+        refused.push(foreign);
+        let inner = make("inner", 0o700);
+        std::fs::create_dir(inner.join("v1")).unwrap();
+        std::os::unix::fs::chown(inner.join("v1"), Some(12_345), None).unwrap();
+        refused.push(inner);
+    } else {
+        eprintln!("skipped: directories of another user (needs root)");
+    }
+    let readable = make("planted", 0o700);
+    std::fs::create_dir(readable.join("v1")).unwrap();
+    std::fs::set_permissions(readable.join("v1"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    refused.push(readable);
+    for path in refused {
+        let before = std::fs::symlink_metadata(&path)
+            .map(|meta| meta.permissions().mode())
+            .ok();
+        let store = Store::open(&settings(&path), env).unwrap();
+        assert_eq!(store.path(), good.join("agent-sh"), "{}", path.display());
+        assert_eq!(store.degraded().len(), 1);
+        let job = store.create_job(draft()).unwrap();
+        assert!(job.launch().degraded[0].contains(&*path.to_string_lossy()));
+        let after = std::fs::symlink_metadata(&path)
+            .map(|meta| meta.permissions().mode())
+            .ok();
+        assert_eq!(before, after, "the mode was changed");
+    }
+    // Readable by others is the user's choice; what is ours below it is not.
+    let shown = make("shown", 0o755);
+    let store = store_in(&shown);
+    assert_eq!(
+        std::fs::metadata(store.path().join("v1"))
+            .unwrap()
+            .permissions()
+            .mode()
+            & 0o777,
+        0o700
+    );
+    let read_by = |settings: &Settings| {
+        let readers = Store::readers(settings, env);
+        let mut paths: Vec<_> = readers
+            .iter()
+            .map(|store| store.path().to_owned())
+            .collect();
+        // What this user really has in /tmp may be there too.
+        paths.retain(|path| path.starts_with(keep.path()));
+        paths
+    };
+    // A directory that was named and can be written to stands alone.
+    assert_eq!(read_by(&settings(&shown)), std::slice::from_ref(&shown));
+    assert_eq!(read_by(&Settings::default()), [good.join("agent-sh")]);
+}
+
+#[test]
+fn the_directory_for_everybody() {
+    let keep = tempfile::tempdir().unwrap();
+    let tmp = keep.path().join("tmp");
+    std::fs::create_dir(&tmp).unwrap();
+    std::fs::set_permissions(&tmp, std::fs::Permissions::from_mode(0o1777)).unwrap();
+    let env = |name: &str| (name == "TMPDIR").then(|| tmp.clone().into_os_string());
+    let plain = tmp.join(format!("agent-sh-{}", fsx::euid()));
+    // Somebody took the name: that is no failure, and both later calls find the same place.
+    std::fs::write(&plain, "").unwrap();
+    let first = Store::open(&Settings::default(), env).unwrap();
+    assert_ne!(first.path(), plain);
+    assert!(first.path().starts_with(&tmp));
+    let second = Store::open(&Settings::default(), env).unwrap();
+    assert_eq!(first.path(), second.path());
+    assert!(
+        Store::readers(&Settings::default(), env)
+            .iter()
+            .any(|store| store.path() == first.path())
+    );
+    std::fs::remove_file(&plain).unwrap();
+    // Not sticky: others could swap what is in it.
+    std::fs::set_permissions(&tmp, std::fs::Permissions::from_mode(0o777)).unwrap();
+    match Store::open(&Settings::default(), env) {
+        Ok(store) => assert!(!store.path().starts_with(&tmp)),
+        Err(error) => assert!(matches!(error, Error::NoState { .. })),
+    }
+}
+
+/// Walks a tree and checks every mode.
+fn check_modes(path: &Path) -> usize {
+    let mut seen = 0;
+    for entry in std::fs::read_dir(path)
+        .unwrap()
+        .map(std::result::Result::unwrap)
+    {
+        let meta = entry.metadata().unwrap();
+        let wanted = if meta.is_dir() { 0o700 } else { 0o600 };
+        assert_eq!(
+            meta.permissions().mode() & 0o7777,
+            wanted,
+            "{}",
+            entry.path().display()
+        );
+        seen += 1;
+        if meta.is_dir() {
+            seen += check_modes(&entry.path());
+        }
+    }
+    seen
+}
+
+/// The umask belongs to the whole process, so each one is tried in a process of its own.
+#[test]
+fn modes_do_not_depend_on_the_umask() {
+    const VARIABLE: &str = "AGENT_SH_TEST_UMASK_ROOT";
+    if let Some(root) = std::env::var_os(VARIABLE) {
+        let store = store_in(Path::new(&root));
+        let mut job = store.create_job(draft()).unwrap();
+        job.preallocate();
+        job.transcript().write(b"x");
+        job.set_stopped(Some(19));
+        view(&store, job.id())
+            .request_kill(&KillIntent {
+                by: "cli".to_owned(),
+                signal: 15,
+                at: String::new(),
+            })
+            .unwrap();
+        let other = store.create_job(draft()).unwrap();
+        let id = other.id().clone();
+        give_up(other);
+        assert_eq!(view(&store, &id).state, State::Lost);
+        return;
+    }
+    for umask in ["000", "777", "022"] {
+        let keep = tempfile::tempdir().unwrap();
+        let root = keep.path().join("state");
+        let status = Command::new("sh")
+            .args(["-c", &format!("umask {umask}; exec \"$0\" --exact store::tests::places::modes_do_not_depend_on_the_umask")])
+            .arg(std::env::current_exe().unwrap())
+            .env(VARIABLE, &root)
+            .stdout(Stdio::null())
+            .status()
+            .unwrap();
+        assert!(status.success(), "{umask}");
+        assert_eq!(
+            std::fs::metadata(&root).unwrap().permissions().mode() & 0o7777,
+            0o700
+        );
+        assert!(check_modes(&root) > 8, "{umask}");
+    }
+}
+
+#[test]
+fn planted_files_are_not_read() {
+    let (_keep, store) = store();
+    let id = abandoned(&store, draft());
+    let dir = job_dir(&store, &id);
+    let target = store.path().join("target");
+    std::fs::write(&target, "{}").unwrap();
+    std::os::unix::fs::symlink(&target, dir.join("exit.json")).unwrap();
+    assert_eq!(reason(&view(&store, &id)), Some(LostReason::RecordCorrupt));
+    assert_eq!(std::fs::read(&target).unwrap(), b"{}");
+    // A FIFO must not block, a huge file must not be read.
+    let id = abandoned(&store, draft());
+    let status = Command::new("mkfifo")
+        .arg(job_dir(&store, &id).join("exit.json"))
+        .status()
+        .unwrap();
+    assert!(status.success());
+    assert_eq!(reason(&view(&store, &id)), Some(LostReason::RecordCorrupt));
+    let id = abandoned(&store, draft());
+    std::fs::File::create(job_dir(&store, &id).join("exit.json"))
+        .unwrap()
+        .set_len(2 << 30)
+        .unwrap();
+    assert_eq!(reason(&view(&store, &id)), Some(LostReason::RecordCorrupt));
+}

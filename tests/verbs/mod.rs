@@ -1,0 +1,39 @@
+//! The verbs, as somebody at a terminal, an agent or a program meets them.
+
+/// Unknown ids, damaged files, other people's directories, newer versions.
+mod bad_input;
+/// One order for all readers, and cursors that miss nothing.
+mod events;
+/// Ending jobs, and what the record says of it.
+mod killing;
+/// `ps` and `show`.
+mod listing;
+/// `gc`.
+mod removing;
+/// Values from the environment and the file.
+mod settings;
+/// `doctor`, `init`, `completions`, `man`, and words that are no verbs.
+mod tools;
+
+use crate::support::{Sandbox, Status};
+
+/// A job that has ended with this code; its id.
+#[track_caller]
+fn ended(sandbox: &Sandbox, code: u8) -> String {
+    let text = format!("exit {code}");
+    let ran = sandbox.agent_sh(["run", "--", "sh", "-c", &text]);
+    assert!(ran.succeeded(), "{ran:?}");
+    let id = ran.text().trim().to_owned();
+    let wait = sandbox.agent_sh(["wait", &id]);
+    assert_eq!(wait.status, Status::Exited(i32::from(code)), "{wait:?}");
+    id
+}
+
+/// A job that runs until it is ended; its id.
+#[track_caller]
+fn running(sandbox: &Sandbox, args: &[&str]) -> String {
+    let all = ["run"].iter().chain(args).chain(&["--", "sleep", "600"]);
+    let ran = sandbox.call("agent-sh").args(all).run();
+    assert!(ran.succeeded(), "{ran:?}");
+    ran.text().trim().to_owned()
+}
