@@ -104,9 +104,10 @@ impl Clean {
     }
 
     fn give(&mut self, mut line: impl FnMut(&str)) {
-        for done in self.paper.done.drain(..) {
-            line(&text::sanitize_line(&done));
+        for done in self.paper.done.split_terminator('\n') {
+            line(&text::sanitize_line(done));
         }
+        self.paper.done.clear();
     }
 
     /// The line that is being written, so far: a prompt, a progress bar. Empty if there is none.

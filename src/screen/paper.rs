@@ -40,8 +40,8 @@ pub(super) struct Paper {
     /// The beginning of a line whose end is still on the paper.
     begun: String,
     pub(super) last_letter: char,
-    /// Lines that can no longer change.
-    pub(super) done: Vec<String>,
+    /// Lines that can no longer change, each with a newline.
+    pub(super) done: String,
     /// Every state that a line was left in; `Some` iff asked for.
     pub(super) noted: Option<Vec<String>>,
 }
@@ -64,7 +64,7 @@ impl Paper {
             redraws: false,
             begun: String::new(),
             last_letter: ' ',
-            done: Vec::new(),
+            done: String::new(),
             noted: None,
         }
     }
@@ -267,11 +267,13 @@ impl Paper {
     /// kept even if there are rows above it, where a terminal would forget it.
     pub(super) fn scroll_up(&mut self) {
         let (top, bottom) = self.region();
-        if top < self.rows.len() {
-            self.scroll_out(top);
-        }
+        let fresh = if top < self.rows.len() {
+            self.scroll_out(top)
+        } else {
+            Row::default()
+        };
         let at = bottom.min(self.rows.len());
-        self.rows.insert(at, Row::default());
+        self.rows.insert(at, fresh);
         self.reach();
     }
 
@@ -298,22 +300,31 @@ impl Paper {
         }
     }
 
-    fn scroll_out(&mut self, at: usize) {
-        let Some(row) = self.rows.remove(at) else {
-            return;
-        };
-        row.add_to(&mut self.begun);
+    /// Takes a row off the paper, and gives it back empty.
+    fn scroll_out(&mut self, at: usize) -> Row {
+        let mut row = self.rows.remove(at).unwrap_or_default();
         if row.wrapped {
+            row.add_to(&mut self.begun);
             if self.begun.len() >= LONGEST_LINE {
-                self.done.push(std::mem::take(&mut self.begun));
+                self.done.push_str(&self.begun);
+                self.done.push('\n');
+                self.begun.clear();
             }
-            return;
+        } else {
+            let start = self.done.len();
+            self.done.push_str(&self.begun);
+            self.begun.clear();
+            row.add_to(&mut self.done);
+            let line = &self.done[start..];
+            let told = row.said.is_some_and(|said| said == hash(line));
+            if !told && (row.ended || !line.is_empty()) {
+                self.done.push('\n');
+            } else {
+                self.done.truncate(start);
+            }
         }
-        let line = std::mem::take(&mut self.begun);
-        let told = row.said.is_some_and(|said| said == hash(&line));
-        if !told && (row.ended || !line.is_empty()) {
-            self.done.push(line);
-        }
+        row.renew();
+        row
     }
 
     /// Settles all that is on the paper and begins a new sheet.
@@ -323,7 +334,9 @@ impl Paper {
             self.scroll_out(0);
         }
         if !self.begun.is_empty() {
-            self.done.push(std::mem::take(&mut self.begun));
+            self.done.push_str(&self.begun);
+            self.done.push('\n');
+            self.begun.clear();
         }
         let blank = Self::new(self.height, self.width);
         self.rows = blank.rows;
@@ -349,7 +362,8 @@ impl Paper {
             let again = row.said.is_some() || self.redraws;
             if (row.ended || !line.is_empty()) && !told && (at_rest || !again) {
                 self.rows[at].said = Some(now);
-                self.done.push(std::mem::take(&mut line));
+                self.done.push_str(&line);
+                self.done.push('\n');
             }
             line.clear();
         }

@@ -33,6 +33,16 @@ impl Row {
         self.cells.iter().all(|&cell| cell == BLANK)
     }
 
+    /// Makes it as new, but keeps its room.
+    pub(super) fn renew(&mut self) {
+        let mut cells = std::mem::take(&mut self.cells);
+        cells.clear();
+        *self = Self {
+            cells,
+            ..Self::default()
+        };
+    }
+
     /// Writes letters that are one column wide and not more than fit.
     pub(super) fn put_ascii(&mut self, column: usize, letters: &[u8]) {
         self.make_room(column, letters.len());

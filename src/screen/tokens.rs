@@ -40,8 +40,9 @@ enum Kind {
 
 /// No sequence that means anything is longer.
 const LONGEST_SEQUENCE: usize = 128;
-/// How far text is looked ahead.
-const STEP: usize = 4096;
+/// How far text is looked ahead, and how often that is doubled.
+const LEAST_STEP: usize = 64;
+const STEPS: u32 = 8;
 /// The longest string that is swallowed: a stray ESC P must not eat all that follows.
 const LONGEST_STRING: u32 = 1 << 20;
 
@@ -51,6 +52,7 @@ pub(super) struct Tokens {
     /// The beginning of a sequence, or of a character.
     held: Vec<u8>,
     swallowed: u32,
+    steps: u32,
 }
 
 impl Tokens {
@@ -80,8 +82,9 @@ impl Tokens {
         if !self.held.is_empty() {
             return self.rest_of_character(bytes[0], take);
         }
-        // In small steps: what has been looked at may have to be looked at again.
-        let near = &bytes[..bytes.len().min(STEP)];
+        // In steps that grow: what is looked at in vain has to be looked at again.
+        let near = &bytes[..bytes.len().min(LEAST_STEP << self.steps)];
+        self.steps = (self.steps + 1).min(STEPS);
         let end = memchr::memchr(0x1b, near);
         let run = &near[..end.unwrap_or(near.len())];
         if run.is_empty() {
@@ -97,6 +100,7 @@ impl Tokens {
                 used += before.len() + 2;
                 text = &text[before.len() + 2..];
                 if self.place != Place::Text {
+                    self.steps = 0;
                     return used;
                 }
             }
