@@ -5,6 +5,7 @@
 //!                     exit.tmp      reserved for the record
 //!                     exit.json     THE terminal record
 //!                     out, out.<n>  the transcript: its head, and a ring of its newest segments
+//!                     times         when what of it was written
 //!                     kill.<n>.json wishes for its end; the first is the cause
 //!                     stopped       there while the job is stopped
 //!         v1/tmp/     jobs that are being made; their lease is held
@@ -19,10 +20,12 @@ mod create;
 mod files;
 mod judge;
 mod live;
+mod reader;
 mod root;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod times;
 mod transcript;
 mod view;
 
@@ -33,7 +36,9 @@ use std::path::{Path, PathBuf};
 
 pub use create::Prepared;
 pub use live::{Draft, LiveJob};
-pub use transcript::{Reading, Transcript, TranscriptReader};
+pub use reader::{Chunk, Reading, TranscriptReader};
+pub use times::Mark;
+pub use transcript::Transcript;
 pub use view::{JobView, Waited, wait_any};
 
 use crate::error::{Error, Result};
