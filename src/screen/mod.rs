@@ -6,6 +6,7 @@
 
 mod clean;
 mod grid;
+mod newlines;
 mod obey;
 mod paper;
 mod row;
@@ -13,6 +14,7 @@ mod tokens;
 
 pub use clean::{Clean, clean_tail};
 pub use grid::Screen;
+pub use newlines::Newlines;
 
 /// The size of the terminal that a job gets.
 pub const ROWS: u16 = 24;

@@ -305,6 +305,12 @@ pub(super) fn list(dir: impl AsFd) -> Vec<(u64, u64)> {
     files
 }
 
+/// The names of its files, in order.
+pub(super) fn names(dir: impl AsFd) -> Vec<String> {
+    let files = list(dir).into_iter();
+    files.map(|(index, _)| file_name(index)).collect()
+}
+
 fn tail_of(dir: impl AsFd, files: &[(u64, u64)], most: usize) -> Vec<u8> {
     let mut pieces: Vec<Vec<u8>> = Vec::new();
     let mut left = most as u64;

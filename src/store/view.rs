@@ -216,6 +216,16 @@ impl JobView {
         ))
     }
 
+    /// The files that its output is in.
+    #[must_use]
+    pub fn transcript_files(&self) -> Vec<PathBuf> {
+        let path = self.transcript_path();
+        let parent = path.parent().unwrap_or(&self.dir).to_owned();
+        let names = self.transcript_dir().map(|dir| transcript::names(&dir));
+        let names = names.unwrap_or_default().into_iter();
+        names.map(|name| parent.join(name)).collect()
+    }
+
     /// When it wrote what, and the sizes that its terminal got. Empty where nobody noted it.
     #[must_use]
     pub fn times(&self) -> Vec<Mark> {

@@ -3,16 +3,17 @@
 //! Data goes to stdout, talk to stderr, both through `message`. A verb gives its exit code, or an
 //! error that `main` tells. Verbs read the store and signal processes; they never write a record.
 
-mod clean;
 mod format;
 mod kill;
 mod logs;
+mod output;
 mod parse;
 mod ps;
 pub mod run;
 mod setup;
 mod show;
 mod wait;
+mod watch;
 
 use std::ffi::{OsStr, OsString};
 use std::time::Duration;
