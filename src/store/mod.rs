@@ -5,6 +5,7 @@
 //!                     exit.tmp      reserved for the record
 //!                     exit.json     THE terminal record
 //!                     out, out.<n>  the transcript: its head, and a ring of its newest segments
+//!                     times         when what of it was written
 //!                     kill.<n>.json wishes for its end; the first is the cause
 //!                     stopped       there while the job is stopped
 //!                     event.<n>.json  what else is to be told of it
@@ -27,11 +28,13 @@ mod judge;
 mod list;
 mod live;
 mod probe;
+mod reader;
 mod root;
 mod sweep;
 #[cfg(test)]
 mod tests;
 mod timeline;
+mod times;
 mod transcript;
 mod view;
 
@@ -47,7 +50,10 @@ pub use list::{all_jobs, jobs_since};
 pub use live::{Draft, LiveJob};
 pub use probe::Probe;
 pub use timeline::Timeline;
-pub use transcript::{Reading, Transcript, TranscriptReader};
+
+pub use reader::{Chunk, Reading, TranscriptReader};
+pub use times::Mark;
+pub use transcript::Transcript;
 pub use view::{JobView, Waited, wait_any};
 
 use crate::error::{Error, Result};

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::message;
 use crate::store::{Store, Timeline};
 use crate::verbs::Context;
-use crate::verbs::watch::{Watcher, Woken};
+use crate::verbs::watcher::{Watcher, Woken};
 
 /// How often a follower looks without being told to. A supervisor that was killed tells nobody; its
 /// jobs' loss is found by looking.

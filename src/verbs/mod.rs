@@ -3,7 +3,6 @@
 //! Data goes to stdout, talk to stderr, both through `message`. A verb gives its exit code, or an
 //! error that `main` tells. Verbs read the store and signal processes; they never write a record.
 
-mod clean;
 mod completions;
 mod doctor;
 mod events;
@@ -13,6 +12,7 @@ mod init;
 mod kill;
 mod logs;
 mod man;
+mod output;
 mod parse;
 mod ps;
 pub mod run;
@@ -20,6 +20,7 @@ mod setup;
 mod show;
 mod wait;
 mod watch;
+mod watcher;
 
 use std::ffi::{OsStr, OsString};
 use std::time::Duration;

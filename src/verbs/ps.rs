@@ -13,7 +13,7 @@ use crate::message::{self, Palette};
 use crate::store::JobView;
 use crate::sys::{clock, signal};
 use crate::verbs::format::{Row, table};
-use crate::verbs::watch::{Watcher, Woken};
+use crate::verbs::watcher::{Watcher, Woken};
 use crate::verbs::{Context, row};
 
 /// How long an ended job is still news.

@@ -1,110 +1,169 @@
-//! Sleeping until something happens: a change in a directory, a signal, a reader that left.
+//! Sleeping until jobs write or end: in the kernel, on inotify and on their leases.
 
-use std::collections::{HashMap, HashSet};
-use std::io;
-use std::os::fd::{AsFd, AsRawFd};
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
 
-use crate::sys::fds;
-use crate::sys::signal::SignalFd;
+use crate::error::{Error, Result};
+use crate::store::{JobView, Waited};
 
-/// What ended a sleep.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Woken {
-    /// Something changed, or the time is over.
-    Look,
-    Signal(i32),
-    /// Nobody reads our output any more.
-    Alone,
+/// A notice of the kernel can be missed (another host wrote, a queue ran over): then we look anyway.
+const RESCAN: Duration = Duration::from_secs(2);
+/// The same where there are no notices at all.
+const RESCAN_BLIND: Duration = Duration::from_millis(250);
+/// Enough for a record to be read; the default would be 2 MiB a job.
+const STACK: usize = 512 * 1024;
+
+/// What happened. The number is the one that the job was added with.
+pub(crate) enum Event {
+    /// There may be more output.
+    Output(usize),
+    Ended(usize, Result<Waited>),
 }
 
-pub(crate) struct Watcher {
-    /// `None`: the kernel tells nothing, and only the time limit wakes us.
+pub(crate) struct Watch {
+    /// `None`: the kernel gives no notices here.
     inotify: Option<Inotify>,
-    watched: HashMap<PathBuf, WatchDescriptor>,
-    signals: Option<SignalFd>,
+    places: Vec<(WatchDescriptor, usize)>,
+    /// Whose output is of interest.
+    outputs: Vec<usize>,
+    scanned: Instant,
+    ends: mpsc::Receiver<(usize, Result<Waited>)>,
+    sender: mpsc::Sender<(usize, Result<Waited>)>,
+    woken: PipeReader,
+    waker: Arc<PipeWriter>,
 }
 
-impl Watcher {
-    /// These signals wake us instead of striking.
-    pub(crate) fn new(signals: &[i32]) -> Self {
-        let flags = InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK;
-        Self {
-            inotify: Inotify::init(flags).ok(),
-            watched: HashMap::new(),
-            signals: if signals.is_empty() {
-                None
-            } else {
-                SignalFd::new(signals).ok()
-            },
+impl Watch {
+    pub(crate) fn new() -> Result<Self> {
+        let (woken, waker) = io::pipe().map_err(|source| Error::sys("wait", source))?;
+        let (sender, ends) = mpsc::channel();
+        Ok(Self {
+            inotify: Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).ok(),
+            places: Vec::new(),
+            outputs: Vec::new(),
+            scanned: Instant::now(),
+            ends,
+            sender,
+            woken,
+            waker: Arc::new(waker),
+        })
+    }
+
+    /// Asks to be told when something is written at `path`: a file, or a directory of files. To be
+    /// called before what is there is read.
+    pub(crate) fn add_output(&mut self, path: &Path, number: usize) {
+        let flags =
+            AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO;
+        let added = self.inotify.as_ref().map(|it| it.add_watch(path, flags));
+        match added {
+            Some(Ok(descriptor)) => self.places.push((descriptor, number)),
+            // Too many watches, or a file system without: then we look.
+            _ => self.inotify = None,
+        }
+        if !self.outputs.contains(&number) {
+            self.outputs.push(number);
         }
     }
 
-    /// Asks to be woken when something appears in a directory, or leaves it.
-    pub(crate) fn watch(&mut self, dir: &Path) {
-        let flags = AddWatchFlags::IN_CREATE
-            | AddWatchFlags::IN_MOVED_TO
-            | AddWatchFlags::IN_MOVED_FROM
-            | AddWatchFlags::IN_DELETE
-            | AddWatchFlags::IN_ONLYDIR;
-        // Where there is no room for a watch, the time limit must do.
-        if let Some(inotify) = &self.inotify
-            && !self.watched.contains_key(dir)
-            && let Ok(number) = inotify.add_watch(dir, flags)
-        {
-            self.watched.insert(dir.to_owned(), number);
-        }
+    /// Asks to be told of the end of a job.
+    pub(crate) fn add_end(&mut self, job: &JobView, number: usize) -> Result<()> {
+        let (sender, waker) = (self.sender.clone(), Arc::clone(&self.waker));
+        let job = job.clone();
+        std::thread::Builder::new()
+            .stack_size(STACK)
+            .spawn(move || {
+                let waited = job.wait(None);
+                // Whoever waited may have left.
+                if sender.send((number, waited)).is_ok() {
+                    drop((&*waker).write(&[0]));
+                }
+            })
+            .map_err(|source| Error::sys("start a thread", source))?;
+        Ok(())
     }
 
-    /// Watches these directories and no others.
-    pub(crate) fn watch_only(&mut self, wanted: &HashSet<PathBuf>) {
-        let inotify = &self.inotify;
-        self.watched.retain(|dir, number| {
-            let keep = wanted.contains(dir);
-            if let Some(inotify) = inotify.as_ref().filter(|_| !keep) {
-                // Of a directory that is gone the kernel has dropped it already.
-                inotify.rm_watch(*number).ok();
-            }
-            keep
-        });
-        wanted.iter().for_each(|dir| self.watch(dir));
-    }
-
-    pub(crate) fn sleep(&mut self, limit: Duration) -> Woken {
-        let stdout = io::stdout();
-        let signal_fd = self.signals.as_ref().map(AsRawFd::as_raw_fd);
-        let wait = |signals: Option<PollFd<'_>>| {
-            // No event is asked for: a reader that left is told all the same.
-            let mut all = vec![PollFd::new(stdout.as_fd(), PollFlags::empty())];
-            all.extend(
-                self.inotify
-                    .as_ref()
-                    .map(|inotify| PollFd::new(inotify.as_fd(), PollFlags::POLLIN)),
+    /// Blocks until something happened, or `deadline` is over: then there is nothing in the list.
+    pub(crate) fn next(&mut self, deadline: Option<Instant>) -> Vec<Event> {
+        loop {
+            let now = Instant::now();
+            let rescan = (!self.outputs.is_empty()).then(|| {
+                let every = if self.inotify.is_some() {
+                    RESCAN
+                } else {
+                    RESCAN_BLIND
+                };
+                self.scanned + every
+            });
+            let end = [deadline, rescan].into_iter().flatten().min();
+            self.sleep(end.map(|end| end.saturating_duration_since(now)));
+            let mut events = self.outputs_now(rescan);
+            events.extend(
+                self.ends
+                    .try_iter()
+                    .map(|(n, waited)| Event::Ended(n, waited)),
             );
-            all.extend(signals);
-            let ms = i32::try_from(limit.as_millis()).unwrap_or(i32::MAX);
-            let time = PollTimeout::try_from(ms).unwrap_or(PollTimeout::MAX);
-            match poll(&mut all, time) {
-                Ok(_) | Err(Errno::EINTR) => all[0].any().unwrap_or(false),
-                Err(_) => true,
+            if !events.is_empty() || deadline.is_some_and(|end| Instant::now() >= end) {
+                return events;
+            }
+        }
+    }
+
+    fn sleep(&mut self, left: Option<Duration>) {
+        let time = match left {
+            None => PollTimeout::NONE,
+            // Rounded up, or the last millisecond would be spent spinning.
+            Some(left) => {
+                let ms = left.as_micros().div_ceil(1000).min(i32::MAX as u128);
+                PollTimeout::try_from(ms as i32).unwrap_or(PollTimeout::MAX)
             }
         };
-        let alone = match signal_fd {
-            Some(fd) => fds::with_borrowed(fd, |fd| wait(Some(PollFd::new(fd, PollFlags::POLLIN)))),
-            None => wait(None),
+        let mut fds = vec![PollFd::new(self.woken.as_fd(), PollFlags::POLLIN)];
+        fds.extend(
+            self.inotify
+                .as_ref()
+                .map(|it| PollFd::new(it.as_fd(), PollFlags::POLLIN)),
+        );
+        let woken = match poll(&mut fds, time) {
+            Ok(_) => fds[0].any().unwrap_or(false),
+            Err(Errno::EINTR) => false,
+            // Cannot happen with descriptors of ours; better slow than busy.
+            Err(_) => {
+                std::thread::park_timeout(RESCAN_BLIND);
+                false
+            }
         };
-        if let Some(inotify) = &self.inotify {
-            // What happened does not matter, only that it is not told again.
-            drop(inotify.read_events());
+        if woken {
+            drop(self.woken.read(&mut [0; 512]));
         }
-        if let Some(arrived) = self.signals.as_ref().and_then(SignalFd::next) {
-            return Woken::Signal(arrived.signal);
+    }
+
+    fn outputs_now(&mut self, rescan: Option<Instant>) -> Vec<Event> {
+        let now = Instant::now();
+        let mut numbers: Vec<usize> = Vec::new();
+        let mut all = rescan.is_some_and(|due| now >= due);
+        while let Some(Ok(events)) = self.inotify.as_ref().map(Inotify::read_events) {
+            all |= events
+                .iter()
+                .any(|event| event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW));
+            // A directory may be watched for several jobs, so one descriptor may have many numbers.
+            for (descriptor, number) in &self.places {
+                let told = events.iter().any(|event| event.wd == *descriptor);
+                if told && !numbers.contains(number) {
+                    numbers.push(*number);
+                }
+            }
         }
-        if alone { Woken::Alone } else { Woken::Look }
+        if all {
+            self.scanned = now;
+            numbers.clone_from(&self.outputs);
+        }
+        numbers.into_iter().map(Event::Output).collect()
     }
 }
