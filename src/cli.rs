@@ -49,6 +49,7 @@ pub enum Verb {
     Logs(Logs),
     Wait(Wait),
     Kill(Kill),
+    Send(Send),
     Parse(Parse),
     Setup(Setup),
 }
@@ -66,7 +67,7 @@ Exit codes: 0 started; with --wait the job's own, 128+n after signal n, 124 when
 126 or 127 when the program cannot be started, 2 wrong usage, 125 agent-sh failed.")]
 pub struct Run {
     /// Give the job its terminal as stdin, so that it can be interactive
-    #[arg(short, long, conflicts_with = "wait")]
+    #[arg(short, long)]
     pub interactive: bool,
     /// A name that the other verbs take instead of the id
     #[arg(long, value_parser = name)]
@@ -80,6 +81,9 @@ pub struct Run {
     /// End it after this time: 90, 90s, 10m, 2h
     #[arg(long, value_name = "DURATION", value_parser = settings::duration)]
     pub timeout: Option<Duration>,
+    /// End it when it has written nothing for this time
+    #[arg(long, value_name = "DURATION", value_parser = settings::duration)]
+    pub idle_timeout: Option<Duration>,
     /// Stay, show its output, and end with its exit code
     #[arg(long)]
     pub wait: bool,
@@ -228,6 +232,40 @@ pub struct Kill {
     /// Print records as JSON, one a line
     #[arg(long)]
     pub json: bool,
+}
+
+/// Type at a job's terminal
+#[derive(Debug, Args)]
+#[command(after_help = "\
+For jobs that were started with 'agent-sh run -i'. Several words are joined by a blank. Enter is added, unless -n or \
+--key is given. A newline in TEXT is Enter too. Order: TEXT, keys as given, end of input.
+Keys: enter tab space escape backspace delete insert up down left right home end page-up page-down f1 to f12, \
+ctrl-a to ctrl-z (ctrl-c interrupts), alt- and a key, or any one character.
+Exits when the job's terminal has it all. A program that reads lines gets at most 4095 bytes of each: a rule of terminals.
+
+Example:
+  agent-sh send 7f3k 'print(6 * 7)'
+  agent-sh send 7f3k --key up enter
+  agent-sh send 7f3k --eof
+
+Exit codes: 0 typed, 1 the job does not read (it had 5 s), 2 wrong usage, 125 no such job, it has ended, or it has no \
+terminal as stdin.")]
+pub struct Send {
+    /// Id, unique beginning of one, name, or 'last'
+    #[arg(value_name = "ID")]
+    pub job: String,
+    /// What to type; after '--' if it begins with a dash
+    #[arg(value_name = "TEXT")]
+    pub text: Vec<OsString>,
+    /// Do not add Enter
+    #[arg(short = 'n', long)]
+    pub no_enter: bool,
+    /// Press this key, or these one after the other
+    #[arg(long = "key", value_name = "NAME", num_args = 1.., allow_hyphen_values = false)]
+    pub keys: Vec<String>,
+    /// End the input, as Ctrl-D does at the beginning of a line
+    #[arg(long)]
+    pub eof: bool,
 }
 
 /// Say which parts of a command (on stdin) would become jobs

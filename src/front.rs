@@ -5,11 +5,11 @@
 //! real shell runs ends in running the real shell on the untouched text, in this very process.
 
 use std::cell::Cell;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::handoff::{
@@ -123,10 +123,7 @@ pub fn run_job(
         argv = rewritten(&argv, 2, &real, &ourselves).map_or(argv, |(argv, _)| argv);
         real.path
     } else {
-        shell::find_program(&argv[0]).ok_or_else(|| Error::Start {
-            program: PathBuf::from(&argv[0]),
-            source: std::io::Error::from_raw_os_error(libc::ENOENT),
-        })?
+        program_for(&argv[0], run.cwd.as_deref())?
     };
     let work = Work {
         shell: program,
@@ -149,6 +146,24 @@ pub fn run_job(
         hint: None,
     })?;
     Ok(attend(link, false))
+}
+
+/// The program that `run` is to start, from where it is to start it.
+fn program_for(name: &OsStr, cwd: Option<&Path>) -> Result<PathBuf> {
+    let failed = |errno| Error::Start {
+        program: PathBuf::from(name),
+        source: std::io::Error::from_raw_os_error(errno),
+    };
+    let found = match cwd.filter(|_| name.as_bytes().contains(&b'/')) {
+        Some(cwd) => Some(cwd.join(name)).filter(|path| path.exists()),
+        None => shell::find_program(name),
+    };
+    let found = found.ok_or_else(|| failed(libc::ENOENT))?;
+    if shell::is_program(&found) {
+        Ok(found)
+    } else {
+        Err(failed(libc::EACCES))
+    }
 }
 
 /// Settings from the environment and the user's file; bad ones are noted, not fatal.

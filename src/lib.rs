@@ -81,6 +81,8 @@ fn run_job(request: RunRequest) -> error::Result<u8> {
         cwd: request.cwd,
         interactive: request.interactive,
         timeout: request.timeout,
+        idle_timeout: request.idle_timeout,
+        size: request.size,
         wait: request.wait,
         json: request.json,
     };

@@ -80,6 +80,8 @@ impl Store {
             transcript_cap: draft.transcript_cap,
             proc: draft.proc,
             supervisor: identity(std::process::id() as i32).unwrap_or_default(),
+            control: draft.control,
+            interactive: draft.interactive,
             lease: prepared.lease,
             degraded: draft.degraded,
             ignored_settings: draft.ignored_settings,

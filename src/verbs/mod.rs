@@ -5,13 +5,16 @@
 
 mod clean;
 mod format;
+mod keys;
 mod kill;
 mod logs;
 mod parse;
 mod ps;
 pub mod run;
+mod send;
 mod setup;
 mod show;
+mod typing;
 mod wait;
 
 use std::ffi::{OsStr, OsString};
@@ -78,6 +81,7 @@ fn dispatch(verb: Verb, hooks: Hooks) -> Result<u8> {
         Verb::Logs(logs) => logs::logs(&context, &logs),
         Verb::Wait(wait) => wait::wait(&context, &wait),
         Verb::Kill(kill) => kill::kill(&context, &kill),
+        Verb::Send(send) => send::send(&context, &send),
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::cli::Run;
 use crate::error::{Error, Result};
+use crate::handoff::control::Size;
 
 /// A job to be started outright.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +21,9 @@ pub struct RunRequest {
     pub session: Option<String>,
     pub interactive: bool,
     pub timeout: Option<Duration>,
+    pub idle_timeout: Option<Duration>,
+    /// Of its terminal, if not the usual.
+    pub size: Option<Size>,
     pub wait: bool,
     pub json: bool,
 }
@@ -47,6 +51,8 @@ pub(crate) fn request(run: Run) -> Result<RunRequest> {
         session: run.session,
         interactive: run.interactive,
         timeout: run.timeout,
+        idle_timeout: run.idle_timeout,
+        size: None,
         wait: run.wait,
         json: run.json,
     })
