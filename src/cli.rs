@@ -50,6 +50,7 @@ pub enum Verb {
     Wait(Wait),
     Kill(Kill),
     Send(Send),
+    Attach(Attach),
     Parse(Parse),
     Setup(Setup),
 }
@@ -58,12 +59,16 @@ pub enum Verb {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 One argument with blanks in it is text for the real shell; several words are a program and its arguments.
+The job's id is printed. With -i it can be typed at ('agent-sh send', 'agent-sh attach'); with -i --wait at a terminal \
+it is attached to at once, and Ctrl-] detaches. A name means the newest job that has it.
 
 Example:
   agent-sh run --name web -- npm run dev
   agent-sh run --wait --timeout 10m 'make clean && make'
+  agent-sh run -i -- python3
 
-Exit codes: 0 started; with --wait the job's own, 128+n after signal n, 124 when --timeout ended it; \
+Exit codes: 0 started; with --wait the job's own, 128+n after signal n, 124 when --timeout or --idle-timeout \
+ended it; \
 126 or 127 when the program cannot be started, 2 wrong usage, 125 agent-sh failed.")]
 pub struct Run {
     /// Give the job its terminal as stdin, so that it can be interactive
@@ -81,7 +86,7 @@ pub struct Run {
     /// End it after this time: 90, 90s, 10m, 2h
     #[arg(long, value_name = "DURATION", value_parser = settings::duration)]
     pub timeout: Option<Duration>,
-    /// End it when it has written nothing for this time
+    /// End it when it has written nothing to its terminal for this time
     #[arg(long, value_name = "DURATION", value_parser = settings::duration)]
     pub idle_timeout: Option<Duration>,
     /// Stay, show its output, and end with its exit code
@@ -266,6 +271,24 @@ pub struct Send {
     /// End the input, as Ctrl-D does at the beginning of a line
     #[arg(long)]
     pub eof: bool,
+}
+
+/// Sit down at a job's terminal
+#[derive(Debug, Args)]
+#[command(after_help = "\
+For jobs that were started with 'agent-sh run -i'. The screen is drawn first, then everything is as if the job had \
+been started here. Ctrl-] detaches, and the job runs on; 'agent-sh send ID --key ctrl-]' sends that key to the job.
+Several may sit at one job; its terminal has the size of the one who resized last.
+
+Example:
+  agent-sh attach 7f3k
+
+Exit codes: 0 detached, the job's own when it ended meanwhile, 2 wrong usage, 125 no such job, it has ended, it has no \
+terminal as stdin, or attach has none.")]
+pub struct Attach {
+    /// Id, unique beginning of one, name, or 'last'
+    #[arg(value_name = "ID")]
+    pub job: String,
 }
 
 /// Say which parts of a command (on stdin) would become jobs

@@ -86,19 +86,19 @@ pub fn stand_in(call: ShellCall, supervise: fn(Work) -> !) -> u8 {
         run: None,
     };
     match hand_off(work, supervise) {
-        Some(link) => attend(link, true),
+        Some(link) => attend(link, None),
         None => run_in_place(&real, &untouched),
     }
 }
 
 /// Starts a command as a job (`agent-sh run`) and gives the verb's exit code: with `wait` the job's
-/// own, else 0 once it is published.
+/// own, else 0 once it is published, with what is to be printed of it.
 pub fn run_job(
     mut argv: Vec<OsString>,
     is_text: bool,
     run: RunJob,
     supervise: fn(Work) -> !,
-) -> Result<u8> {
+) -> Result<(u8, Vec<u8>)> {
     let saved = signal::Saved::now(crate::handoff::CHANGED_SIGNALS);
     fds::fill_closed_streams();
     let settings = read_settings();
@@ -145,7 +145,9 @@ pub fn run_job(
         text: "cannot start a supervisor: no process can be forked".to_owned(),
         hint: None,
     })?;
-    Ok(attend(link, false))
+    let mut started = Vec::new();
+    let code = attend(link, Some(&mut started));
+    Ok((code, started))
 }
 
 /// The program that `run` is to start, from where it is to start it.
@@ -311,8 +313,9 @@ pub fn hand_off(mut work: Work, supervise: fn(Work) -> !) -> Option<SupervisorLi
 }
 
 /// Waits for the supervisor's word, passing signals on, and ends as the shell ended.
-/// `keys`: the shell has the terminal, so that Ctrl-C reaches it without us.
-pub fn attend(mut link: SupervisorLink, keys: bool) -> u8 {
+/// Without a `started` job the shell has the terminal, so that Ctrl-C reaches it without us.
+pub fn attend(mut link: SupervisorLink, mut started: Option<&mut Vec<u8>>) -> u8 {
+    let keys = started.is_none();
     let Ok(signals) = SignalFd::new(FORWARDED) else {
         return 125;
     };
@@ -345,7 +348,11 @@ pub fn attend(mut link: SupervisorLink, keys: bool) -> u8 {
                 signal::ignore(&[libc::SIGPIPE]);
                 drop(std::io::stderr().write_all(&text));
             }
-            Ok(ToFront::Job(text)) => drop(std::io::stdout().write_all(&text)),
+            Ok(ToFront::Job(text)) => {
+                if let Some(started) = &mut started {
+                    **started = text;
+                }
+            }
             Ok(ToFront::Done(status)) => {
                 take_terminal_back(terminal.as_ref(), shell.map_or(0, |(pid, _)| pid));
                 return end_like(status);

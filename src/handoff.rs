@@ -125,7 +125,7 @@ pub enum ToFront {
     Stopped(i32),
     /// Print this on stderr.
     Say(Vec<u8>),
-    /// Print this on stdout: the job that `agent-sh run` started.
+    /// To be printed on stdout: the job that `agent-sh run` started.
     Job(Vec<u8>),
     /// The real shell ended with this wait status and its output is delivered: end likewise.
     Done(i32),

@@ -75,7 +75,7 @@ pub fn run(args: Vec<OsString>) -> u8 {
     }
 }
 
-fn run_job(request: RunRequest) -> error::Result<u8> {
+fn run_job(request: RunRequest) -> error::Result<(u8, Vec<u8>)> {
     let run = RunJob {
         name: request.name,
         session: request.session,

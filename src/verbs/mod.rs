@@ -3,10 +3,12 @@
 //! Data goes to stdout, talk to stderr, both through `message`. A verb gives its exit code, or an
 //! error that `main` tells. Verbs read the store and signal processes; they never write a record.
 
+mod attach;
 mod clean;
 mod format;
 mod keys;
 mod kill;
+mod live;
 mod logs;
 mod parse;
 mod ps;
@@ -14,6 +16,7 @@ pub mod run;
 mod send;
 mod setup;
 mod show;
+mod terminal;
 mod typing;
 mod wait;
 
@@ -35,8 +38,8 @@ use run::RunRequest;
 /// What the verbs need from other roles, which they may not import.
 #[derive(Clone, Copy)]
 pub struct Hooks {
-    /// Starts a job, and gives the exit code of the verb.
-    pub run: fn(RunRequest) -> Result<u8>,
+    /// Starts a job, and gives the exit code of the verb and what it prints.
+    pub run: fn(RunRequest) -> Result<(u8, Vec<u8>)>,
     /// The session of the caller: from the settings, the environment, or the harness above us.
     pub session: fn(&Settings) -> Option<String>,
 }
@@ -73,7 +76,7 @@ fn told(result: Result<u8>) -> u8 {
 fn dispatch(verb: Verb, hooks: Hooks) -> Result<u8> {
     let context = Context::read(hooks)?;
     match verb {
-        Verb::Run(run) => (hooks.run)(run::request(run)?),
+        Verb::Run(run) => run::run(&context, run),
         Verb::Parse(parse) => parse::parse(&context, &parse),
         Verb::Setup(setup) => setup::setup(&context, &setup),
         Verb::Ps(ps) => ps::ps(&context, &ps),
@@ -82,6 +85,7 @@ fn dispatch(verb: Verb, hooks: Hooks) -> Result<u8> {
         Verb::Wait(wait) => wait::wait(&context, &wait),
         Verb::Kill(kill) => kill::kill(&context, &kill),
         Verb::Send(send) => send::send(&context, &send),
+        Verb::Attach(attach) => attach::attach(&context, &attach),
     }
 }
 
@@ -113,6 +117,10 @@ impl Context {
 
     pub(crate) fn session(&self) -> Option<String> {
         (self.hooks.session)(&self.settings)
+    }
+
+    fn start(&self, request: RunRequest) -> Result<(u8, Vec<u8>)> {
+        (self.hooks.run)(request)
     }
 
     fn stores(&self) -> Vec<Store> {
