@@ -51,6 +51,7 @@ pub enum Verb {
     Kill(Kill),
     Send(Send),
     Attach(Attach),
+    Top(Top),
     Parse(Parse),
     Setup(Setup),
 }
@@ -290,6 +291,18 @@ pub struct Attach {
     #[arg(value_name = "ID")]
     pub job: String,
 }
+
+/// Watch jobs on a full screen
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Jobs on the left, the live screen of the chosen one on the right. Keys: arrows or j k choose, enter or a attaches, \
+l shows the log, x kills (it asks first), / filters, A shows every session, ? helps, q quits.
+
+Example:
+  agent-sh top
+
+Exit codes: 0 quit, 2 wrong usage, 125 no terminal or agent-sh failed.")]
+pub struct Top {}
 
 /// Say which parts of a command (on stdin) would become jobs
 #[derive(Debug, Args)]

@@ -17,6 +17,7 @@ mod send;
 mod setup;
 mod show;
 mod terminal;
+mod top;
 mod typing;
 mod wait;
 
@@ -86,6 +87,7 @@ fn dispatch(verb: Verb, hooks: Hooks) -> Result<u8> {
         Verb::Kill(kill) => kill::kill(&context, &kill),
         Verb::Send(send) => send::send(&context, &send),
         Verb::Attach(attach) => attach::attach(&context, &attach),
+        Verb::Top(_) => top::top(&context),
     }
 }
 

@@ -56,7 +56,7 @@ pub(crate) fn ps(context: &Context, ps: &Ps) -> Result<u8> {
     Ok(0)
 }
 
-fn is_news(job: &JobView, now: SystemTime) -> bool {
+pub(crate) fn is_news(job: &JobView, now: SystemTime) -> bool {
     if !job.state.is_terminal() {
         return true;
     }
