@@ -56,6 +56,9 @@ pub enum Verb {
     Kill(Kill),
     Events(Events),
     Gc(Gc),
+    Send(Send),
+    Attach(Attach),
+    Top(Top),
     Parse(Parse),
     Setup(Setup),
     Doctor(Doctor),
@@ -68,16 +71,20 @@ pub enum Verb {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 One argument with blanks in it is text for the real shell; several words are a program and its arguments.
+The job's id is printed. With -i it can be typed at ('agent-sh send', 'agent-sh attach'); with -i --wait at a terminal \
+it is attached to at once, and Ctrl-] detaches. A name means the newest job that has it.
 
 Example:
   agent-sh run --name web -- npm run dev
   agent-sh run --wait --timeout 10m 'make clean && make'
+  agent-sh run -i -- python3
 
-Exit codes: 0 started; with --wait the job's own, 128+n after signal n, 124 when --timeout ended it; \
+Exit codes: 0 started; with --wait the job's own, 128+n after signal n, 124 when --timeout or --idle-timeout \
+ended it; \
 126 or 127 when the program cannot be started, 2 wrong usage, 125 agent-sh failed.")]
 pub struct Run {
     /// Give the job its terminal as stdin, so that it can be interactive
-    #[arg(short, long, conflicts_with = "wait")]
+    #[arg(short, long)]
     pub interactive: bool,
     /// A name that the other verbs take instead of the id
     #[arg(long, value_parser = name)]
@@ -91,6 +98,9 @@ pub struct Run {
     /// End it after this time: 90, 90s, 10m, 2h
     #[arg(long, value_name = "DURATION", value_parser = settings::duration)]
     pub timeout: Option<Duration>,
+    /// End it when it has written nothing to its terminal for this time
+    #[arg(long, value_name = "DURATION", value_parser = settings::duration)]
+    pub idle_timeout: Option<Duration>,
     /// Stay, show its output, and end with its exit code
     #[arg(long)]
     pub wait: bool,
@@ -295,6 +305,70 @@ pub struct Kill {
     #[arg(long)]
     pub json: bool,
 }
+
+/// Type at a job's terminal
+#[derive(Debug, Args)]
+#[command(after_help = "\
+For jobs that were started with 'agent-sh run -i'. Several words are joined by a blank. Enter is added, unless -n or \
+--key is given. A newline in TEXT is Enter too. Order: TEXT, keys as given, end of input.
+Keys: enter tab space escape backspace delete insert up down left right home end page-up page-down f1 to f12, \
+ctrl-a to ctrl-z (ctrl-c interrupts), alt- and a key, or any one character.
+Exits when the job's terminal has it all. A program that reads lines gets at most 4095 bytes of each: a rule of terminals.
+
+Example:
+  agent-sh send 7f3k 'print(6 * 7)'
+  agent-sh send 7f3k --key up enter
+  agent-sh send 7f3k --eof
+
+Exit codes: 0 typed, 1 the job does not read (it had 5 s), 2 wrong usage, 125 no such job, it has ended, or it has no \
+terminal as stdin.")]
+pub struct Send {
+    /// Id, unique beginning of one, name, or 'last'
+    #[arg(value_name = "ID")]
+    pub job: String,
+    /// What to type; after '--' if it begins with a dash
+    #[arg(value_name = "TEXT")]
+    pub text: Vec<OsString>,
+    /// Do not add Enter
+    #[arg(short = 'n', long)]
+    pub no_enter: bool,
+    /// Press this key, or these one after the other
+    #[arg(long = "key", value_name = "NAME", num_args = 1.., allow_hyphen_values = false)]
+    pub keys: Vec<String>,
+    /// End the input, as Ctrl-D does at the beginning of a line
+    #[arg(long)]
+    pub eof: bool,
+}
+
+/// Sit down at a job's terminal
+#[derive(Debug, Args)]
+#[command(after_help = "\
+For jobs that were started with 'agent-sh run -i'. The screen is drawn first, then everything is as if the job had \
+been started here. Ctrl-] detaches, and the job runs on; 'agent-sh send ID --key ctrl-]' sends that key to the job.
+Several may sit at one job; its terminal has the size of the one who resized last.
+
+Example:
+  agent-sh attach 7f3k
+
+Exit codes: 0 detached, the job's own when it ended meanwhile, 2 wrong usage, 125 no such job, it has ended, it has no \
+terminal as stdin, or attach has none.")]
+pub struct Attach {
+    /// Id, unique beginning of one, name, or 'last'
+    #[arg(value_name = "ID")]
+    pub job: String,
+}
+
+/// Watch jobs on a full screen
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Jobs on the left, the live screen of the chosen one on the right. Keys: arrows or j k choose, enter or a attaches, \
+l shows the log, x kills (it asks first), / filters, A shows every session, ? helps, q quits.
+
+Example:
+  agent-sh top
+
+Exit codes: 0 quit, 2 wrong usage, 125 no terminal or agent-sh failed.")]
+pub struct Top {}
 
 /// Say which parts of a command (on stdin) would become jobs
 #[derive(Debug, Args)]

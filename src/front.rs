@@ -5,11 +5,11 @@
 //! real shell runs ends in running the real shell on the untouched text, in this very process.
 
 use std::cell::Cell;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::handoff::{
@@ -86,19 +86,19 @@ pub fn stand_in(call: ShellCall, supervise: fn(Work) -> !) -> u8 {
         run: None,
     };
     match hand_off(work, supervise) {
-        Some(link) => attend(link, true),
+        Some(link) => attend(link, None),
         None => run_in_place(&real, &untouched),
     }
 }
 
 /// Starts a command as a job (`agent-sh run`) and gives the verb's exit code: with `wait` the job's
-/// own, else 0 once it is published.
+/// own, else 0 once it is published, with what is to be printed of it.
 pub fn run_job(
     mut argv: Vec<OsString>,
     is_text: bool,
     run: RunJob,
     supervise: fn(Work) -> !,
-) -> Result<u8> {
+) -> Result<(u8, Vec<u8>)> {
     let saved = signal::Saved::now(crate::handoff::CHANGED_SIGNALS);
     fds::fill_closed_streams();
     let settings = read_settings();
@@ -124,10 +124,7 @@ pub fn run_job(
         argv = rewritten(&argv, 2, &real, &ourselves).map_or(argv, |(argv, _)| argv);
         real.path
     } else {
-        shell::find_program(&argv[0]).ok_or_else(|| Error::Start {
-            program: PathBuf::from(&argv[0]),
-            source: std::io::Error::from_raw_os_error(libc::ENOENT),
-        })?
+        program_for(&argv[0], run.cwd.as_deref())?
     };
     let work = Work {
         shell: program,
@@ -149,7 +146,27 @@ pub fn run_job(
         text: "cannot start a supervisor: no process can be forked".to_owned(),
         hint: None,
     })?;
-    Ok(attend(link, false))
+    let mut started = Vec::new();
+    let code = attend(link, Some(&mut started));
+    Ok((code, started))
+}
+
+/// The program that `run` is to start, from where it is to start it.
+fn program_for(name: &OsStr, cwd: Option<&Path>) -> Result<PathBuf> {
+    let failed = |errno| Error::Start {
+        program: PathBuf::from(name),
+        source: std::io::Error::from_raw_os_error(errno),
+    };
+    let found = match cwd.filter(|_| name.as_bytes().contains(&b'/')) {
+        Some(cwd) => Some(cwd.join(name)).filter(|path| path.exists()),
+        None => shell::find_program(name),
+    };
+    let found = found.ok_or_else(|| failed(libc::ENOENT))?;
+    if shell::is_program(&found) {
+        Ok(found)
+    } else {
+        Err(failed(libc::EACCES))
+    }
 }
 
 /// Settings from the environment and the user's file; bad ones are noted, not fatal.
@@ -297,8 +314,9 @@ pub fn hand_off(mut work: Work, supervise: fn(Work) -> !) -> Option<SupervisorLi
 }
 
 /// Waits for the supervisor's word, passing signals on, and ends as the shell ended.
-/// `keys`: the shell has the terminal, so that Ctrl-C reaches it without us.
-pub fn attend(mut link: SupervisorLink, keys: bool) -> u8 {
+/// Without a `started` job the shell has the terminal, so that Ctrl-C reaches it without us.
+pub fn attend(mut link: SupervisorLink, mut started: Option<&mut Vec<u8>>) -> u8 {
+    let keys = started.is_none();
     let Ok(signals) = SignalFd::new(FORWARDED) else {
         return 125;
     };
@@ -331,7 +349,11 @@ pub fn attend(mut link: SupervisorLink, keys: bool) -> u8 {
                 signal::ignore(&[libc::SIGPIPE]);
                 drop(std::io::stderr().write_all(&text));
             }
-            Ok(ToFront::Job(text)) => drop(std::io::stdout().write_all(&text)),
+            Ok(ToFront::Job(text)) => {
+                if let Some(started) = &mut started {
+                    **started = text;
+                }
+            }
             Ok(ToFront::Done(status)) => {
                 take_terminal_back(terminal.as_ref(), shell.map_or(0, |(pid, _)| pid));
                 return end_like(status);

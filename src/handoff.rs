@@ -1,10 +1,14 @@
 //! What processes of ours say to each other: front ↔ supervisor over two pipes that only they hold,
-//! and launcher → supervisor over a pipe that descendants reach through `/proc`.
+//! and launcher → supervisor, verb → supervisor over a pipe that others reach through `/proc`.
 //!
 //! There is no named socket or FIFO: inside some sandboxes they cannot be made, and after a SIGKILL
 //! they would stay behind. `AGENT_SH_SUPERVISOR` holds the supervisor's pid, start time, pid
 //! namespace and the number of the descriptor; opening `/proc/PID/fd/N` opens that very pipe, for
 //! processes of the same user alone.
+
+pub mod control;
+mod frame;
+mod register;
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -12,6 +16,9 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Duration;
+
+pub use frame::Request;
+pub use register::{Register, Registered};
 
 use crate::job::How;
 use crate::settings::Settings;
@@ -80,6 +87,10 @@ pub struct RunJob {
     /// Its stdin is the pseudo-terminal, which is its controlling one.
     pub interactive: bool,
     pub timeout: Option<Duration>,
+    /// How long it may write nothing.
+    pub idle_timeout: Option<Duration>,
+    /// Of its terminal, if not the usual.
+    pub size: Option<control::Size>,
     /// The front stays and its stdout gets the job's output.
     pub wait: bool,
     /// The id is printed as JSON.
@@ -114,7 +125,7 @@ pub enum ToFront {
     Stopped(i32),
     /// Print this on stderr.
     Say(Vec<u8>),
-    /// Print this on stdout: the job that `agent-sh run` started.
+    /// To be printed on stdout: the job that `agent-sh run` started.
     Job(Vec<u8>),
     /// The real shell ended with this wait status and its output is delivered: end likewise.
     Done(i32),
@@ -276,118 +287,6 @@ impl Address {
     }
 }
 
-/// A request to make a process a job. Encoded in at most PIPE_BUF bytes, so that it arrives whole.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Register {
-    /// `How` as a word.
-    pub how: String,
-    /// The process that becomes the job.
-    pub pid: i32,
-    /// The process that waits for the answer, and its descriptor to write it to.
-    pub answer_pid: i32,
-    pub answer_fd: i32,
-    /// The command as people should see it.
-    pub text: Vec<u8>,
-}
-
-/// Longest text in a request; what is longer is cut.
-const TEXT_LIMIT: usize = 3000;
-
-impl Register {
-    #[must_use]
-    pub fn encode(&self) -> Vec<u8> {
-        let text = &self.text[..self.text.len().min(TEXT_LIMIT)];
-        let mut frame = format!(
-            "{}\0{}\0{}\0{}\0",
-            self.how, self.pid, self.answer_pid, self.answer_fd
-        )
-        .into_bytes();
-        frame.extend(text);
-        let length = u16::try_from(frame.len()).unwrap_or(u16::MAX);
-        let mut whole = length.to_le_bytes().to_vec();
-        whole.append(&mut frame);
-        whole
-    }
-
-    /// Takes one request off the front of `bytes`.
-    pub fn decode(bytes: &mut Vec<u8>) -> Option<Self> {
-        let length = usize::from(u16::from_le_bytes([*bytes.first()?, *bytes.get(1)?]));
-        if bytes.len() < 2 + length {
-            return None;
-        }
-        let frame: Vec<u8> = bytes.drain(..2 + length).skip(2).collect();
-        let mut parts = frame.splitn(5, |&byte| byte == 0);
-        let mut word = || String::from_utf8(parts.next()?.to_vec()).ok();
-        let (how, pid, answer_pid, answer_fd) = (word()?, word()?, word()?, word()?);
-        Some(Self {
-            how,
-            pid: pid.parse().ok()?,
-            answer_pid: answer_pid.parse().ok()?,
-            answer_fd: answer_fd.parse().ok()?,
-            text: parts.next()?.to_vec(),
-        })
-    }
-}
-
-/// The answer to a [`Register`].
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Registered {
-    /// The job's id; empty when nothing can be recorded.
-    pub id: String,
-    /// What to open for the streams to be replaced; empty: none.
-    pub output: String,
-    /// Whether stdout and stderr are to be replaced.
-    pub stdout: bool,
-    pub stderr: bool,
-    /// Whether the output is a terminal, so that pagers must be kept from waiting for a person.
-    pub tty: bool,
-    /// Whether the caller of it all had INT and QUIT ignored.
-    pub int_ignored: bool,
-    pub quit_ignored: bool,
-    /// Whether the shell has a controlling terminal whose hang-up a forked subshell must survive.
-    pub hangups: bool,
-    /// The real shell, for scripts without a `#!` line.
-    pub shell: String,
-}
-
-impl Registered {
-    #[must_use]
-    pub fn encode(&self) -> Vec<u8> {
-        let flags = [
-            self.stdout,
-            self.stderr,
-            self.tty,
-            self.int_ignored,
-            self.quit_ignored,
-            self.hangups,
-        ];
-        let flags: String = flags
-            .iter()
-            .map(|&flag| if flag { '1' } else { '0' })
-            .collect();
-        format!("{}\0{}\0{flags}\0{}\n", self.id, self.output, self.shell).into_bytes()
-    }
-
-    #[must_use]
-    pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let text = std::str::from_utf8(bytes).ok()?.strip_suffix('\n')?;
-        let mut parts = text.splitn(4, '\0');
-        let (id, output, flags) = (parts.next()?, parts.next()?, parts.next()?.as_bytes());
-        let flag = |at: usize| flags.get(at) == Some(&b'1');
-        Some(Self {
-            id: id.to_owned(),
-            output: output.to_owned(),
-            stdout: flag(0),
-            stderr: flag(1),
-            tty: flag(2),
-            int_ignored: flag(3),
-            quit_ignored: flag(4),
-            hangups: flag(5),
-            shell: parts.next()?.to_owned(),
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -412,42 +311,5 @@ mod tests {
         ] {
             assert_eq!(Address::from_text(bad), None, "{bad}");
         }
-    }
-
-    #[test]
-    fn requests_arrive_whole_one_after_the_other() {
-        let one = Register {
-            how: "nohup".into(),
-            pid: 5,
-            answer_pid: 6,
-            answer_fd: 7,
-            text: b"sleep \xff 1".to_vec(),
-        };
-        let two = Register {
-            text: vec![b'x'; 9000],
-            ..one.clone()
-        };
-        let mut bytes = one.encode();
-        assert!(two.encode().len() <= 4096, "more than PIPE_BUF");
-        bytes.extend(two.encode());
-        assert_eq!(Register::decode(&mut bytes).as_ref(), Some(&one));
-        let cut = Register::decode(&mut bytes).unwrap();
-        assert_eq!(cut.text.len(), TEXT_LIMIT);
-        assert_eq!(Register::decode(&mut bytes), None);
-    }
-
-    #[test]
-    fn answers_round_trip() {
-        let answer = Registered {
-            id: "7f3k22".into(),
-            output: "/dev/pts/7".into(),
-            stdout: true,
-            tty: true,
-            hangups: true,
-            shell: "/bin/bash".into(),
-            ..Registered::default()
-        };
-        assert_eq!(Registered::decode(&answer.encode()), Some(answer));
-        assert_eq!(Registered::decode(b"cut"), None);
     }
 }

@@ -82,13 +82,15 @@ pub fn run(args: Vec<OsString>) -> u8 {
     }
 }
 
-fn run_job(request: RunRequest) -> error::Result<u8> {
+fn run_job(request: RunRequest) -> error::Result<(u8, Vec<u8>)> {
     let run = RunJob {
         name: request.name,
         session: request.session,
         cwd: request.cwd,
         interactive: request.interactive,
         timeout: request.timeout,
+        idle_timeout: request.idle_timeout,
+        size: request.size,
         wait: request.wait,
         json: request.json,
     };

@@ -134,6 +134,12 @@ pub struct Launch {
     pub transcript_cap: u64,
     pub proc: ProcIdentity,
     pub supervisor: ProcIdentity,
+    /// Where the supervisor takes requests (`handoff::Address` as text); `None`: nowhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control: Option<String>,
+    /// Whether its stdin is its terminal, so that it can be typed at.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub interactive: bool,
     /// `None` where the file system has no locks: then `supervisor` says who lives.
     #[serde(default)]
     pub lease: Option<LeaseFile>,
@@ -251,7 +257,7 @@ pub fn started_event(launch: &Launch, uid: u32, transcript: &str) -> Value {
 /// Somebody asked for the end of a job. It only asks: the wait status says how the job ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KillIntent {
-    /// `cli`, `timeout`, `front-died`, `output-cap`.
+    /// `cli`, `timeout`, `idle-timeout`, `front-died`, `output-cap`.
     pub by: String,
     pub signal: i32,
     /// RFC 3339.

@@ -144,9 +144,6 @@ fn describe(path: PathBuf) -> RealShell {
 /// The path of a program as a shell would find it; `None` when it would not.
 #[must_use]
 pub fn find_program(name: &OsStr) -> Option<PathBuf> {
-    let is_program = |path: &PathBuf| {
-        fs::metadata(path).is_ok_and(|f| f.is_file() && f.permissions().mode() & 0o111 != 0)
-    };
     if name.as_bytes().contains(&b'/') {
         return Some(PathBuf::from(name)).filter(|path| path.exists());
     }
@@ -159,5 +156,11 @@ pub fn find_program(name: &OsStr) -> Option<PathBuf> {
                 dir.join(name)
             }
         })
-        .find(is_program)
+        .find(|path| is_program(path))
+}
+
+/// Whether it is a file that can be run.
+#[must_use]
+pub fn is_program(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|f| f.is_file() && f.permissions().mode() & 0o111 != 0)
 }

@@ -80,6 +80,8 @@ impl Store {
             transcript_cap: draft.transcript_cap,
             proc: draft.proc,
             supervisor: own_identity().clone(),
+            control: draft.control,
+            interactive: draft.interactive,
             lease: prepared.lease,
             degraded: draft.degraded,
             ignored_settings: draft.ignored_settings,

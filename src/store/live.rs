@@ -45,6 +45,8 @@ pub struct Draft {
     pub transcript: Option<String>,
     pub transcript_cap: u64,
     pub proc: ProcIdentity,
+    pub control: Option<String>,
+    pub interactive: bool,
     /// `None`: now.
     pub started: Option<Moment>,
     pub degraded: Vec<String>,
@@ -66,6 +68,8 @@ impl Draft {
             transcript: None,
             transcript_cap: 64 << 20,
             proc,
+            control: None,
+            interactive: false,
             started: None,
             degraded: Vec::new(),
             ignored_settings: Vec::new(),

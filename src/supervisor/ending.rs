@@ -93,6 +93,7 @@ impl Supervisor {
         }
         self.drain_tty(index);
         self.drain_feeds();
+        self.close_inbox(index);
         let job = &mut self.jobs[index];
         job.ended = true;
         let mut leftover = LEFTOVER;
@@ -156,14 +157,17 @@ impl Supervisor {
     }
 
     /// A job's time is over: TERM, and KILL if that was not enough.
-    pub(super) fn time_out(&mut self, index: usize) {
+    pub(super) fn time_out(&mut self, index: usize, by: &str) {
         let job = &mut self.jobs[index];
+        if job.ended {
+            return;
+        }
         let signal = if std::mem::replace(&mut job.timed_out, true) {
             libc::SIGKILL
         } else {
             job.deadline = Some(clock::boottime() + TIMEOUT_GRACE);
             job.kill_requested = Some(record::KillIntent {
-                by: "timeout".to_owned(),
+                by: by.to_owned(),
                 signal: libc::SIGTERM,
                 at: record::rfc3339(clock::wall()),
             });

@@ -6,15 +6,17 @@ use std::time::Duration;
 
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
 
+use super::control::Inbox;
 use super::ledger::Start;
 use super::{Phase, Supervisor, TOKEN_JOB, TOKEN_TTY};
+use crate::handoff::control::open_answer;
 use crate::handoff::{Register, Registered};
 use crate::job::How;
 use crate::record::{self, ExitFacts};
 use crate::settings::Capture;
 use crate::store::LiveJob;
 use crate::sys::fds::{self, Object};
-use crate::sys::{proc, pty, session};
+use crate::sys::{clock, proc, pty, session};
 use crate::text::StripEscapes;
 
 /// How much a job may write in one go after its end before we stop listening.
@@ -30,11 +32,12 @@ pub(super) enum Mirror {
 
 /// The leader of a job's pseudo-terminal, or the read end of its pipe.
 pub(super) struct Output {
-    leader: OwnedFd,
+    pub(super) leader: OwnedFd,
     /// Our copy of the job's end, so that its own closing is not taken for the end.
     pub(super) follower: Option<OwnedFd>,
     pub(super) object: Option<Object>,
-    watched: bool,
+    /// What the loop is told of: output to read, room for input.
+    watched: EpollFlags,
 }
 
 impl Output {
@@ -57,6 +60,8 @@ pub(super) struct Job {
     pub(super) live: Option<LiveJob>,
     pub(super) pidfd: Option<OwnedFd>,
     pub(super) output: Option<Output>,
+    /// `Some` iff its stdin is its terminal.
+    pub(super) inbox: Option<Inbox>,
     mirror: Option<Mirror>,
     strip: StripEscapes,
     pub(super) redirected_to: Option<String>,
@@ -66,6 +71,10 @@ pub(super) struct Job {
     pub(super) stopped_seen: bool,
     /// When to end it (`run --timeout`).
     pub(super) deadline: Option<Duration>,
+    /// When it has been silent for too long (`run --idle-timeout`), and how long that is. Moved on
+    /// only when it is reached, so that output costs no more than the time it came.
+    pub(super) idle: Option<(Duration, Duration)>,
+    pub(super) last_output: Duration,
     pub(super) timed_out: bool,
     /// `Some` iff it was published before it registered: what it is to be told then.
     pub(super) expected: Option<Registered>,
@@ -92,6 +101,9 @@ impl Job {
     }
 
     pub(super) fn record_output(&mut self, bytes: &[u8]) {
+        if self.idle.is_some() {
+            self.last_output = clock::boottime();
+        }
         if let Some(live) = &mut self.live {
             live.transcript().write(bytes);
         }
@@ -112,20 +124,32 @@ impl Job {
         }
     }
 
+    /// Whether its output is read.
     pub(super) fn listen(&mut self, epoll: &Epoll, on: bool) {
-        let Some(output) = self.output.as_mut().filter(|output| output.watched != on) else {
+        self.watch_terminal(epoll, EpollFlags::EPOLLIN, on);
+    }
+
+    /// Adds to, or takes from, what the loop is told of its terminal. One that nothing is wanted of
+    /// is not watched at all: its hang-up would be told for ever.
+    pub(super) fn watch_terminal(&mut self, epoll: &Epoll, what: EpollFlags, on: bool) {
+        let Some(output) = &mut self.output else {
             return;
         };
-        let result = if on {
-            epoll.add(
-                &output.leader,
-                EpollEvent::new(EpollFlags::EPOLLIN, self.token | TOKEN_TTY),
-            )
-        } else {
+        let mut wanted = output.watched;
+        wanted.set(what, on);
+        if wanted == output.watched {
+            return;
+        }
+        let mut event = EpollEvent::new(wanted, self.token | TOKEN_TTY);
+        let result = if wanted.is_empty() {
             epoll.delete(&output.leader)
+        } else if output.watched.is_empty() {
+            epoll.add(&output.leader, event)
+        } else {
+            epoll.modify(&output.leader, &mut event)
         };
         if result.is_ok() {
-            output.watched = on;
+            output.watched = wanted;
         }
     }
 }
@@ -169,8 +193,7 @@ impl Supervisor {
             let how = How::from_word(&request.how).unwrap_or(How::Ampersand);
             self.add_registered(request, how, &mut answer);
         }
-        let path = format!("/proc/{}/fd/{}", request.answer_pid, request.answer_fd);
-        if let Ok(pipe) = fds::open_path(&path, libc::O_WRONLY | libc::O_NONBLOCK) {
+        if let Some(pipe) = open_answer(request.answer_pid, request.answer_fd) {
             drop(std::fs::File::from(pipe).write_all(&answer.encode()));
         }
     }
@@ -263,6 +286,7 @@ impl Supervisor {
             live,
             pidfd,
             output: None,
+            inbox: None,
             mirror: None,
             strip: StripEscapes::new(),
             redirected_to: None,
@@ -270,6 +294,8 @@ impl Supervisor {
             unwritten: None,
             stopped_seen: false,
             deadline: None,
+            idle: None,
+            last_output: Duration::ZERO,
             timed_out: false,
             expected: None,
             unwatched: false,
@@ -411,21 +437,8 @@ pub(super) fn open_output(
     degraded: &mut Vec<String>,
 ) -> Option<(Output, String, bool)> {
     if capture == Capture::Pty {
-        match pty::open() {
-            Ok(pty) => {
-                let object = fds::object(pty.follower.as_raw_fd());
-                let (leader, follower) = (pty.leader, Some(pty.follower));
-                return Some((
-                    Output {
-                        leader,
-                        follower,
-                        object,
-                        watched: false,
-                    },
-                    pty.path,
-                    true,
-                ));
-            }
+        match pty::open(pty::Use::Output) {
+            Ok(pty) => return Some(on_terminal(pty)),
             Err(_) => degraded.push("no-pty".to_owned()),
         }
     }
@@ -438,9 +451,25 @@ pub(super) fn open_output(
             leader,
             follower: Some(end),
             object,
-            watched: false,
+            watched: EpollFlags::empty(),
         },
         path,
         false,
     ))
+}
+
+fn on_terminal(pty: pty::Pty) -> (Output, String, bool) {
+    let object = fds::object(pty.follower.as_raw_fd());
+    let output = Output {
+        leader: pty.leader,
+        follower: Some(pty.follower),
+        object,
+        watched: EpollFlags::empty(),
+    };
+    (output, pty.path, true)
+}
+
+/// A pseudo-terminal that a job is sat at. Without one it cannot be what was asked for.
+pub(super) fn open_seat() -> std::io::Result<(Output, String, bool)> {
+    pty::open(pty::Use::Seat).map(on_terminal)
 }

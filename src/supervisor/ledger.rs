@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use super::Identity;
 use crate::caller;
-use crate::handoff::{RunJob, Work};
+use crate::handoff::{Address, RunJob, Work};
 use crate::job::How;
 use crate::record::CommandText;
 use crate::settings::Settings;
@@ -19,6 +19,8 @@ pub(super) struct Ledger {
     settings: Settings,
     caller: i32,
     degraded: Vec<String>,
+    /// Where requests about the jobs are taken.
+    control: Option<String>,
     /// On whose behalf: the session and the harness, once asked for.
     asked: OnceCell<(Option<String>, Option<String>)>,
     /// A place for the next job, made ahead of it.
@@ -50,12 +52,13 @@ pub(super) struct Start<'a> {
 }
 
 impl Ledger {
-    pub(super) fn new(work: &Work, degraded: Vec<String>) -> Self {
+    pub(super) fn new(work: &Work, degraded: Vec<String>, address: Option<Address>) -> Self {
         Self {
             store: Opened::NotYet,
             settings: work.settings.clone(),
             caller: work.caller,
             degraded,
+            control: address.map(Address::to_text),
             asked: OnceCell::new(),
             prepared: None,
             started: None,
@@ -168,6 +171,8 @@ impl Ledger {
                 .map(|(identity, _)| identity)
                 .or_else(|| store::identity(start.pid))
                 .unwrap_or_default(),
+            control: self.control.clone(),
+            interactive: start.run.is_some_and(|run| run.interactive),
             degraded,
             ignored_settings: self.settings.ignored.clone(),
         }

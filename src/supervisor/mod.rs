@@ -9,6 +9,7 @@
 
 mod announce;
 mod call;
+mod control;
 mod ending;
 mod foreground;
 mod jobs;
@@ -23,7 +24,7 @@ use std::time::Duration;
 
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags, EpollTimeout};
 
-use crate::handoff::{Address, FrontLink, LoneJob, Register, RunJob, ToFront, ToSupervisor, Work};
+use crate::handoff::{Address, FrontLink, LoneJob, RunJob, ToFront, ToSupervisor, Work};
 use crate::record::ProcIdentity;
 use crate::settings::{OnTerm, Settings};
 use crate::sys::affinity::Affinity;
@@ -226,7 +227,9 @@ impl Supervisor {
             self.settled_in_at,
             self.jobs
                 .iter()
-                .filter_map(|job| job.deadline.filter(|_| !job.ended))
+                .filter(|job| !job.ended)
+                .flat_map(|job| [job.deadline, job.idle.map(|(at, _)| at)])
+                .flatten()
                 .min(),
         ]
         .into_iter()
@@ -248,7 +251,7 @@ impl Supervisor {
             TOKEN_SINK => self.handle_sink(index, flags),
             TOKEN_FEED => drop(self.read_feed(index)),
             TOKEN_JOB => self.check_job(index),
-            TOKEN_TTY => drop(self.read_tty(index)),
+            TOKEN_TTY => self.handle_terminal(index, flags),
             _ => match token {
                 TOKEN_CHILD => {
                     while self.children.next().is_some() {}
@@ -296,7 +299,10 @@ impl Supervisor {
         }
         for index in 0..self.jobs.len() {
             if self.jobs[index].deadline.take_if(|at| *at <= now).is_some() {
-                self.time_out(index);
+                self.time_out(index, "timeout");
+            }
+            if self.jobs[index].is_silent(now) {
+                self.time_out(index, "idle-timeout");
             }
         }
     }
@@ -431,21 +437,6 @@ impl Supervisor {
             && let (Some(signal), Some(link)) = (stopped, &mut self.link)
         {
             link.tell(&ToFront::Stopped(signal));
-        }
-    }
-
-    // --- registration ---
-
-    fn read_requests(&mut self) {
-        let mut bytes = [0u8; 8192];
-        while let Ok(count) = nix::unistd::read(&self.requests, &mut bytes) {
-            if count == 0 {
-                break;
-            }
-            self.request_bytes.extend(&bytes[..count]);
-        }
-        while let Some(request) = Register::decode(&mut self.request_bytes) {
-            self.register(&request);
         }
     }
 

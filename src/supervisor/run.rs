@@ -1,8 +1,11 @@
 //! `agent-sh run`: a command that is a job from its first breath. The supervisor starts it itself, on
 //! its own pseudo-terminal, behind a gate that opens once the job is published.
 
+use std::ffi::OsString;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
 
+use super::control::Inbox;
 use super::jobs::{Mirror, Output};
 use super::ledger::Start;
 use super::{Phase, Supervisor};
@@ -10,6 +13,9 @@ use crate::handoff::{self, FrontLink, RunJob, ToFront, Work};
 use crate::job::How;
 use crate::sys::process::{self, Forked, Image};
 use crate::sys::{clock, fds, pty, session};
+
+/// Reads scripts that name no other.
+const SHELL: &str = "/bin/sh";
 
 /// A child that waits for its id before it becomes the program.
 pub(super) struct Waiting {
@@ -39,7 +45,7 @@ pub(super) fn fork_program(
             let error = become_program(work, run, follower.as_raw_fd(), tty, &gate, marker);
             let errno = error.raw_os_error().unwrap_or(libc::EIO);
             process::child_write(error_end.as_raw_fd(), &errno.to_le_bytes());
-            process::exit_now(126)
+            process::exit_now(i32::from(code_of(errno)))
         }
     }
 }
@@ -77,7 +83,19 @@ fn become_program(
     let mut extra = handoff::job_environment(&id, tty && !run.interactive);
     extra.extend(marker.iter().cloned());
     super::start::child_restore(work);
-    Image::new(&work.shell, &work.argv, &extra).child_exec()
+    let error = Image::new(&work.shell, &work.argv, &extra).child_exec();
+    if error.raw_os_error() != Some(libc::ENOEXEC) {
+        return error;
+    }
+    // A script without a `#!` line: whatever starts programs by name gives it to the shell.
+    let mut script = vec![OsString::from(SHELL), work.shell.clone().into_os_string()];
+    script.extend(work.argv.iter().skip(1).cloned());
+    Image::new(Path::new(SHELL), &script, &extra).child_exec()
+}
+
+/// As a shell has it: not found, or cannot be run.
+fn code_of(errno: i32) -> u8 {
+    if errno == libc::ENOENT { 127 } else { 126 }
 }
 
 impl Waiting {
@@ -130,7 +148,10 @@ impl Supervisor {
         let mirror = (run.wait && !self.sinks.is_empty()).then_some(Mirror::Sink(0));
         self.add_started(waiting.pid, text, live, output, mirror);
         if let Some(job) = self.jobs.last_mut() {
-            job.deadline = run.timeout.map(|timeout| clock::boottime() + timeout);
+            let now = clock::boottime();
+            job.deadline = run.timeout.map(|timeout| now + timeout);
+            job.idle = run.idle_timeout.map(|after| (now + after, after));
+            job.inbox = run.interactive.then(Inbox::default);
         }
         let pid = waiting.pid;
         let text = if run.json {
@@ -138,18 +159,21 @@ impl Supervisor {
         } else {
             format!("{id}\n")
         };
-        if !run.wait {
-            link.tell(&ToFront::Job(text.into_bytes()));
+        // A failed exec shows as the child's exit code, 126 or 127, which the record will hold.
+        let mut code = 0;
+        match waiting.release(&id) {
+            Ok(()) if run.wait => {}
+            Ok(()) => link.tell(&ToFront::Job(text.into_bytes())),
+            Err(error) => {
+                let program = self.shell_path.display();
+                let cause = crate::error::cause(&error);
+                let text = format!("agent-sh: cannot start '{program}': {cause}\n");
+                link.tell(&ToFront::Say(text.into_bytes()));
+                code = code_of(error.raw_os_error().unwrap_or(libc::EIO));
+            }
         }
-        // A failed exec shows as the child's exit code 126, which the record will hold.
-        if let Err(error) = waiting.release(&id) {
-            let cause = crate::error::cause(&error);
-            link.tell(&ToFront::Say(
-                format!("agent-sh: cannot start the job: {cause}\n").into_bytes(),
-            ));
-        }
         if !run.wait {
-            link.tell(&ToFront::Done(0));
+            link.tell(&ToFront::Done(i32::from(code) << 8));
             self.phase = Phase::Released;
         }
     }

@@ -22,7 +22,7 @@ use crate::settings::Linger;
 use crate::sys::fds::{self, Kind};
 use crate::sys::process::{self, Forked, Image};
 use crate::sys::signal::{self, SignalFd};
-use crate::sys::{clock, proc, session};
+use crate::sys::{clock, proc, pty, session};
 
 /// How long a supervisor stays on the processor where the call began.
 const SETTLING_IN: Duration = Duration::from_millis(10);
@@ -86,8 +86,15 @@ fn begin(mut work: Work, link: &mut FrontLink) -> std::io::Result<Supervisor> {
     let pid = match work.run.clone() {
         Some(run) => {
             drop(session::child_new_session());
-            let opened = jobs::open_output(work.settings.capture, &mut degraded);
-            let (output, _, tty) = opened.ok_or_else(std::io::Error::last_os_error)?;
+            let (output, _, tty) = if run.interactive {
+                jobs::open_seat()?
+            } else {
+                jobs::open_output(work.settings.capture, &mut degraded)
+                    .ok_or_else(std::io::Error::last_os_error)?
+            };
+            if let Some(size) = run.size {
+                drop(pty::set_size(&output.leader, size.rows, size.columns));
+            }
             let follower = output
                 .follower
                 .as_ref()
@@ -108,7 +115,7 @@ fn begin(mut work: Work, link: &mut FrontLink) -> std::io::Result<Supervisor> {
     // The other end is kept open on purpose: `requests` must never report its end.
     std::mem::forget(request_end);
     work.terminal = work.terminal.filter(|_| work.run.is_none());
-    let ledger = Ledger::new(&work, degraded);
+    let ledger = Ledger::new(&work, degraded, address);
     let linger = match work.settings.linger {
         Linger::Always => true,
         Linger::Never => false,

@@ -17,8 +17,17 @@ pub struct Pty {
     pub path: String,
 }
 
-/// Opens a pseudo-terminal that passes the job's bytes on untranslated.
-pub fn open() -> io::Result<Pty> {
+/// What a job uses its pseudo-terminal for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// Its output alone, whose bytes are passed on untranslated.
+    Output,
+    /// It is sat at: an ordinary terminal that echoes and ends lines as people expect.
+    Seat,
+}
+
+/// Opens a pseudo-terminal.
+pub fn open(purpose: Use) -> io::Result<Pty> {
     let leader = fds::open_path("/dev/ptmx", libc::O_RDWR | libc::O_NONBLOCK)?;
     let unlocked: libc::c_int = 0;
     // SAFETY: TIOCSPTLCK reads one int, which is live.
@@ -40,7 +49,11 @@ pub fn open() -> io::Result<Pty> {
     } else {
         fds::open_path(&path, libc::O_RDWR)?
     };
-    make_transparent(&follower)?;
+    if purpose == Use::Output {
+        make_transparent(&follower)?;
+    }
+    // A refusal leaves the size at 0x0, which programs take for unknown.
+    drop(set_size(&leader, ROWS, COLUMNS));
     Ok(Pty {
         leader,
         follower,
@@ -63,15 +76,50 @@ fn make_transparent(follower: &OwnedFd) -> io::Result<()> {
     if unsafe { libc::tcsetattr(follower.as_raw_fd(), libc::TCSANOW, &raw const mode) } < 0 {
         return Err(io::Error::last_os_error());
     }
+    Ok(())
+}
+
+/// Sets the terminal's size; its foreground group gets SIGWINCH if that is a change.
+pub fn set_size(terminal: &OwnedFd, rows: u16, columns: u16) -> io::Result<()> {
     let size = libc::winsize {
-        ws_row: ROWS,
-        ws_col: COLUMNS,
+        ws_row: rows,
+        ws_col: columns,
         ws_xpixel: 0,
         ws_ypixel: 0,
     };
-    // SAFETY: TIOCSWINSZ reads one winsize, which is live. A refusal leaves the size at 0x0.
-    unsafe { libc::ioctl(follower.as_raw_fd(), libc::TIOCSWINSZ, &raw const size) };
+    // SAFETY: TIOCSWINSZ reads one winsize, which is live.
+    if unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCSWINSZ, &raw const size) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
     Ok(())
+}
+
+/// The terminal's rows and columns.
+#[must_use]
+pub fn size(terminal: &impl AsRawFd) -> Option<(u16, u16)> {
+    // SAFETY: an all-zero winsize is a valid value.
+    let mut size: libc::winsize = unsafe { std::mem::zeroed() };
+    // SAFETY: TIOCGWINSZ writes one winsize, which is live.
+    if unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCGWINSZ, &raw mut size) } < 0 {
+        return None;
+    }
+    Some((size.ws_row, size.ws_col))
+}
+
+/// The character that ends the input, and whether the terminal itself acts on it (it reads lines).
+#[must_use]
+pub fn end_of_input(terminal: &OwnedFd) -> (u8, bool) {
+    const USUAL: u8 = 0x04;
+    match nix::sys::termios::tcgetattr(terminal) {
+        Ok(mode) => {
+            let set = mode.control_chars[nix::sys::termios::SpecialCharacterIndices::VEOF as usize];
+            let lines = mode
+                .local_flags
+                .contains(nix::sys::termios::LocalFlags::ICANON);
+            (if set == 0 { USUAL } else { set }, lines)
+        }
+        Err(_) => (USUAL, true),
+    }
 }
 
 /// Makes the follower at `fd` the controlling terminal of this new session. Async-signal-safe.

@@ -1,7 +1,7 @@
 //! Signals: the state the caller left them in, taking them as descriptors, and dying by one.
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// The mask and dispositions as they were at some moment, to be put back in a child.
 #[derive(Clone)]
@@ -156,6 +156,12 @@ impl SignalFd {
 impl AsRawFd for SignalFd {
     fn as_raw_fd(&self) -> i32 {
         self.0.as_raw_fd()
+    }
+}
+
+impl AsFd for SignalFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 

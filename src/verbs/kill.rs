@@ -210,7 +210,7 @@ fn tell(job: &JobView, report: &Report, kill: &Kill) -> Result<u8> {
 }
 
 /// The sentence of an end that we did not bring about.
-fn already(ending: &str) -> String {
+pub(crate) fn already(ending: &str) -> String {
     for (now, before) in [
         ("exited", "already exited"),
         ("was signaled", "was already signaled"),

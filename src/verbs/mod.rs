@@ -3,21 +3,28 @@
 //! Data goes to stdout, talk to stderr, both through `message`. A verb gives its exit code, or an
 //! error that `main` tells. Verbs read the store and signal processes; they never write a record.
 
+mod attach;
 mod completions;
 mod doctor;
 mod events;
 mod format;
 mod gc;
 mod init;
+mod keys;
 mod kill;
+mod live;
 mod logs;
 mod man;
 mod output;
 mod parse;
 mod ps;
 pub mod run;
+mod send;
 mod setup;
 mod show;
+mod terminal;
+mod top;
+mod typing;
 mod wait;
 mod watch;
 mod watcher;
@@ -40,8 +47,8 @@ use run::RunRequest;
 /// What the verbs need from other roles, which they may not import.
 #[derive(Clone, Copy)]
 pub struct Hooks {
-    /// Starts a job, and gives the exit code of the verb.
-    pub run: fn(RunRequest) -> Result<u8>,
+    /// Starts a job, and gives the exit code of the verb and what it prints.
+    pub run: fn(RunRequest) -> Result<(u8, Vec<u8>)>,
     /// The session of the caller: from the settings, the environment, or the harness above us.
     pub session: fn(&Settings) -> Option<String>,
 }
@@ -127,7 +134,7 @@ fn dispatch(verb: Verb, hooks: Hooks) -> Result<u8> {
     };
     let context = Context::read(hooks)?;
     match verb {
-        Verb::Run(run) => (hooks.run)(run::request(run)?),
+        Verb::Run(run) => run::run(&context, run),
         Verb::Parse(parse) => parse::parse(&context, &parse),
         Verb::Setup(setup) => setup::setup(&context, &setup),
         Verb::Ps(ps) => ps::ps(&context, &ps),
@@ -139,6 +146,9 @@ fn dispatch(verb: Verb, hooks: Hooks) -> Result<u8> {
         Verb::Gc(gc) => gc::gc(&context, &gc),
         Verb::Init(init) => init::init(&context, &init),
         Verb::Doctor(_) | Verb::Completions(_) | Verb::Man(_) => Ok(0),
+        Verb::Send(send) => send::send(&context, &send),
+        Verb::Attach(attach) => attach::attach(&context, &attach),
+        Verb::Top(_) => top::top(&context),
     }
 }
 
@@ -186,6 +196,10 @@ impl Context {
 
     pub(crate) fn session(&self) -> Option<String> {
         (self.hooks.session)(&self.settings)
+    }
+
+    fn start(&self, request: RunRequest) -> Result<(u8, Vec<u8>)> {
+        (self.hooks.run)(request)
     }
 
     fn stores(&self) -> Vec<Store> {

@@ -192,7 +192,7 @@ fn again(context: &Context, ps: &Ps, session: Option<&str>, jobs: &[JobView]) ->
     format!("{list}\n")
 }
 
-fn is_news(job: &JobView, now: SystemTime) -> bool {
+pub(crate) fn is_news(job: &JobView, now: SystemTime) -> bool {
     if !job.state.is_terminal() {
         return true;
     }

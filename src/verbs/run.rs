@@ -1,12 +1,18 @@
 //! `run`: what the caller asked for, checked. Starting it is another role's work.
 
 use std::ffi::OsString;
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::cli::Run;
 use crate::error::{Error, Result};
+use crate::handoff::control::Size;
+use crate::message;
+use crate::store::{JobView, Reading};
+use crate::verbs::format::sentence;
+use crate::verbs::{Context, attach, row, terminal, wait};
 
 /// A job to be started outright.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,8 +26,72 @@ pub struct RunRequest {
     pub session: Option<String>,
     pub interactive: bool,
     pub timeout: Option<Duration>,
+    pub idle_timeout: Option<Duration>,
+    /// Of its terminal, if not the usual.
+    pub size: Option<Size>,
     pub wait: bool,
     pub json: bool,
+}
+
+pub(crate) fn run(context: &Context, run: Run) -> Result<u8> {
+    if let Some(name) = &run.name {
+        tell_of_namesake(context, name);
+    }
+    let sits = run.interactive && run.wait && terminal::is_there();
+    let mut request = request(run)?;
+    if !sits {
+        let (code, text) = context.start(request)?;
+        return message::out_bytes(&text).map(|()| code);
+    }
+    request.wait = false;
+    request.size = Some(terminal::size());
+    let (code, text) = context.start(request)?;
+    if code != 0 {
+        return Ok(code);
+    }
+    let job = context.find(String::from_utf8_lossy(&text).trim())?;
+    match attach::attach_to(&job) {
+        Ok(code) => Ok(timed_out(&job)?.unwrap_or(code)),
+        Err(error) => match job.reload()? {
+            // It was over before we could sit down.
+            Some(now) if now.state.is_terminal() => {
+                show(&now)?;
+                message::say(sentence(&row(&now)));
+                Ok(timed_out(&now)?.unwrap_or_else(|| wait::code(&now)))
+            }
+            _ => Err(error),
+        },
+    }
+}
+
+/// A name means the newest job that has it, so the older one can only be reached by its id.
+fn tell_of_namesake(context: &Context, name: &str) {
+    let Ok(job) = context.find(name) else { return };
+    if job.launch.name.as_deref() == Some(name) && !job.state.is_terminal() {
+        message::say(format!(
+            "job {} is called '{name}' too and still running; the name now means the new one",
+            job.id()
+        ));
+    }
+}
+
+/// The code of a job whose time was over, as `run --wait` has it.
+fn timed_out(job: &JobView) -> Result<Option<u8>> {
+    let now = job.reload()?;
+    let asked = now
+        .as_ref()
+        .and_then(|now| now.record.as_ref()?.data.kill_requested.as_ref());
+    let by_time = asked.is_some_and(|kill| ["timeout", "idle-timeout"].contains(&kill.by.as_str()));
+    Ok(by_time.then_some(wait::TIMED_OUT))
+}
+
+fn show(job: &JobView) -> Result<()> {
+    let mut bytes = Vec::new();
+    let mut reader = job.read_transcript(Reading::Raw)?;
+    reader
+        .read_to_end(&mut bytes)
+        .map_err(|source| Error::sys("read the transcript", source))?;
+    message::out_bytes(&bytes)
 }
 
 pub(crate) fn request(run: Run) -> Result<RunRequest> {
@@ -47,6 +117,8 @@ pub(crate) fn request(run: Run) -> Result<RunRequest> {
         session: run.session,
         interactive: run.interactive,
         timeout: run.timeout,
+        idle_timeout: run.idle_timeout,
+        size: None,
         wait: run.wait,
         json: run.json,
     })

@@ -73,7 +73,7 @@ fn read_once(source: &mut (impl Read + AsFd)) -> io::Result<Vec<u8>> {
 }
 
 fn terminal() -> Finding {
-    let tried = pty::open().and_then(|pty| {
+    let tried = pty::open(pty::Use::Output).and_then(|pty| {
         let mut leader = std::fs::File::from(pty.leader);
         std::fs::File::from(pty.follower.try_clone()?).write_all(WORD)?;
         Ok((read_once(&mut leader)? == WORD, pty.path))

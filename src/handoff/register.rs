@@ -1,0 +1,152 @@
+//! A process asks to become a job, and is told where to write.
+
+use super::frame::frame;
+
+/// A request to make a process a job. Encoded in at most PIPE_BUF bytes, so that it arrives whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Register {
+    /// `How` as a word.
+    pub how: String,
+    /// The process that becomes the job.
+    pub pid: i32,
+    /// The process that waits for the answer, and its descriptor to write it to.
+    pub answer_pid: i32,
+    pub answer_fd: i32,
+    /// The command as people should see it.
+    pub text: Vec<u8>,
+}
+
+pub(super) const KIND: u8 = b'r';
+/// Longest text in a request; what is longer is cut.
+const TEXT_LIMIT: usize = 3000;
+
+impl Register {
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let text = &self.text[..self.text.len().min(TEXT_LIMIT)];
+        let mut content = format!(
+            "{}\0{}\0{}\0{}\0",
+            self.how, self.pid, self.answer_pid, self.answer_fd
+        )
+        .into_bytes();
+        content.extend(text);
+        frame(KIND, &content)
+    }
+
+    pub(super) fn read(content: &[u8]) -> Option<Self> {
+        let mut parts = content.splitn(5, |&byte| byte == 0);
+        let mut word = || String::from_utf8(parts.next()?.to_vec()).ok();
+        let (how, pid, answer_pid, answer_fd) = (word()?, word()?, word()?, word()?);
+        Some(Self {
+            how,
+            pid: pid.parse().ok()?,
+            answer_pid: answer_pid.parse().ok()?,
+            answer_fd: answer_fd.parse().ok()?,
+            text: parts.next()?.to_vec(),
+        })
+    }
+}
+
+/// The answer to a [`Register`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Registered {
+    /// The job's id; empty when nothing can be recorded.
+    pub id: String,
+    /// What to open for the streams to be replaced; empty: none.
+    pub output: String,
+    /// Whether stdout and stderr are to be replaced.
+    pub stdout: bool,
+    pub stderr: bool,
+    /// Whether the output is a terminal, so that pagers must be kept from waiting for a person.
+    pub tty: bool,
+    /// Whether the caller of it all had INT and QUIT ignored.
+    pub int_ignored: bool,
+    pub quit_ignored: bool,
+    /// Whether the shell has a controlling terminal whose hang-up a forked subshell must survive.
+    pub hangups: bool,
+    /// The real shell, for scripts without a `#!` line.
+    pub shell: String,
+}
+
+impl Registered {
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let flags = [
+            self.stdout,
+            self.stderr,
+            self.tty,
+            self.int_ignored,
+            self.quit_ignored,
+            self.hangups,
+        ];
+        let flags: String = flags
+            .iter()
+            .map(|&flag| if flag { '1' } else { '0' })
+            .collect();
+        format!("{}\0{}\0{flags}\0{}\n", self.id, self.output, self.shell).into_bytes()
+    }
+
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let text = std::str::from_utf8(bytes).ok()?.strip_suffix('\n')?;
+        let mut parts = text.splitn(4, '\0');
+        let (id, output, flags) = (parts.next()?, parts.next()?, parts.next()?.as_bytes());
+        let flag = |at: usize| flags.get(at) == Some(&b'1');
+        Some(Self {
+            id: id.to_owned(),
+            output: output.to_owned(),
+            stdout: flag(0),
+            stderr: flag(1),
+            tty: flag(2),
+            int_ignored: flag(3),
+            quit_ignored: flag(4),
+            hangups: flag(5),
+            shell: parts.next()?.to_owned(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::frame::Request;
+    use super::*;
+
+    #[test]
+    fn requests_arrive_whole_one_after_the_other() {
+        let one = Register {
+            how: "nohup".into(),
+            pid: 5,
+            answer_pid: 6,
+            answer_fd: 7,
+            text: b"sleep \xff 1".to_vec(),
+        };
+        let two = Register {
+            text: vec![b'x'; 9000],
+            ..one.clone()
+        };
+        let mut bytes = one.encode();
+        assert!(two.encode().len() <= 4096, "more than PIPE_BUF");
+        bytes.extend(two.encode());
+        assert_eq!(Request::take(&mut bytes), Some(Request::Register(one)));
+        let Some(Request::Register(cut)) = Request::take(&mut bytes) else {
+            panic!("no second request");
+        };
+        assert_eq!(cut.text.len(), TEXT_LIMIT);
+        assert_eq!(Request::take(&mut bytes), None);
+    }
+
+    #[test]
+    fn answers_round_trip() {
+        let answer = Registered {
+            id: "7f3k22".into(),
+            output: "/dev/pts/7".into(),
+            stdout: true,
+            tty: true,
+            hangups: true,
+            shell: "/bin/bash".into(),
+            ..Registered::default()
+        };
+        assert_eq!(Registered::decode(&answer.encode()), Some(answer));
+        assert_eq!(Registered::decode(b"cut"), None);
+    }
+}

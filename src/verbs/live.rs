@@ -1,0 +1,134 @@
+//! A job's screen as it changes: the transcript drawn on a screen, and word of more to come.
+
+use std::io::{self, PipeReader, Read};
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+
+use crate::error::{Error, Result};
+use crate::handoff::control::Size;
+use crate::screen::{self, Screen};
+use crate::store::{JobView, Reading, TranscriptReader};
+
+/// Bytes of one read.
+const CHUNK: usize = 64 * 1024;
+/// What came before so many bytes cannot be on the screen any more, but for a full-screen program
+/// that never clears it.
+const REPLAY: usize = 8 * 1024 * 1024;
+
+/// A job's output drawn on a screen.
+pub(crate) struct Live {
+    reader: TranscriptReader,
+    pub(crate) screen: Screen,
+    buffer: Vec<u8>,
+}
+
+impl Live {
+    /// Draws all there is. `size`: of the terminal that it was drawn on, if known.
+    pub(crate) fn of(job: &JobView, size: Size) -> Result<Self> {
+        let size = if size.is_sane() { size } else { usual_size() };
+        let mut live = Self {
+            reader: job.read_transcript(Reading::Raw)?,
+            screen: Screen::new(size.rows, size.columns),
+            buffer: vec![0; CHUNK],
+        };
+        let mut skip = usize::try_from(job.output().bytes_kept)
+            .unwrap_or(0)
+            .saturating_sub(REPLAY);
+        live.read_on(|screen, bytes| {
+            let passed = skip.min(bytes.len());
+            skip -= passed;
+            screen.push(&bytes[passed..]);
+        })?;
+        Ok(live)
+    }
+
+    /// Draws what has come since, and gives it too. `false`: nothing has.
+    pub(crate) fn catch_up(&mut self, mut each: impl FnMut(&[u8])) -> Result<bool> {
+        let mut came = false;
+        self.read_on(|screen, bytes| {
+            came = true;
+            screen.push(bytes);
+            each(bytes);
+        })?;
+        Ok(came)
+    }
+
+    fn read_on(&mut self, mut each: impl FnMut(&mut Screen, &[u8])) -> Result<()> {
+        loop {
+            match self.reader.read(&mut self.buffer) {
+                Ok(0) => return Ok(()),
+                Ok(read) => each(&mut self.screen, &self.buffer[..read]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(source) => return Err(Error::sys("read the transcript", source)),
+            }
+        }
+    }
+}
+
+/// The terminal that a job gets unless somebody resizes it.
+pub(crate) fn usual_size() -> Size {
+    Size {
+        rows: screen::ROWS,
+        columns: screen::COLUMNS,
+    }
+}
+
+/// Word of changes in directories. `None` inside: the kernel has none to give, look now and then.
+pub(crate) struct Watch(Option<Inotify>);
+
+impl Watch {
+    pub(crate) fn new() -> Self {
+        let flags = InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK;
+        Self(Inotify::init(flags).ok())
+    }
+
+    /// Of the directory in which the transcript grows.
+    pub(crate) fn of_transcript(job: &JobView) -> Self {
+        let mut watch = Self::new();
+        let path = job.transcript_path();
+        let flags =
+            AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO;
+        watch.add(path.parent().unwrap_or(&job.dir), flags);
+        watch
+    }
+
+    pub(crate) fn add(&mut self, dir: &Path, flags: AddWatchFlags) {
+        let added = self
+            .0
+            .as_ref()
+            .is_some_and(|w| w.add_watch(dir, flags).is_ok());
+        if !added {
+            self.0 = None;
+        }
+    }
+
+    pub(crate) fn fd(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        self.0.as_ref().map(|watch| watch.as_fd())
+    }
+
+    /// Forgets what was told; that there was something is enough.
+    pub(crate) fn clear(&self) {
+        while let Some(Ok(events)) = self.0.as_ref().map(Inotify::read_events) {
+            if events.is_empty() {
+                break;
+            }
+        }
+    }
+}
+
+/// A pipe that ends when the job has ended.
+pub(crate) fn ending_of(job: &JobView) -> Result<PipeReader> {
+    let failed = |source| Error::sys("wait", source);
+    let (reader, writer) = io::pipe().map_err(failed)?;
+    let job = job.clone();
+    std::thread::Builder::new()
+        .spawn(move || {
+            // A wait that failed ends the following too: nothing would ever tell its end.
+            drop(job.wait(None));
+            drop(writer);
+        })
+        .map_err(failed)?;
+    Ok(reader)
+}

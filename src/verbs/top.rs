@@ -1,0 +1,497 @@
+//! `top`: all jobs and the live screen of one, on a full screen.
+//!
+//! Nothing is asked again and again: the kernel tells of new jobs and of new output. Once a second the
+//! jobs that run are looked at, for their clocks and their ends.
+
+mod draw;
+mod log;
+mod picture;
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::inotify::AddWatchFlags;
+use ratatui::Terminal as Canvas;
+use ratatui::backend::CrosstermBackend;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+
+use crate::error::{Error, Result};
+use crate::handoff::Address;
+use crate::handoff::control::{Control, Size, What};
+use crate::job::JobId;
+use crate::message::{self, Palette};
+use crate::store::JobView;
+use crate::sys::{clock, fds, signal};
+use crate::verbs::attach::{self, Left};
+use crate::verbs::format::sentence;
+use crate::verbs::live::{Live, Watch};
+use crate::verbs::terminal::{self, Happened, Terminal};
+use crate::verbs::{Context, ps, row};
+use log::Log;
+
+/// How often the clocks move on.
+const TICK: Duration = Duration::from_secs(1);
+/// The screen is drawn at most so often, however much a job writes.
+const FRAME: Duration = Duration::from_millis(50);
+/// How long a supervisor may take to tell the size of a job's terminal.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// So many jobs page-up and page-down go by.
+const PAGE: usize = 10;
+
+const ENTER: &[u8] = b"\x1b[?1049h\x1b[2J\x1b[H\x1b[?25l";
+const LEAVE: &[u8] = b"\x1b[m\x1b[?25h\x1b[?1049l";
+
+enum Mode {
+    List,
+    Filter,
+    /// Whether to kill this one.
+    Confirm(JobId, String),
+    Help,
+    Log(Box<Log>),
+}
+
+/// Why the list is left.
+enum Over {
+    Quit,
+    /// By this signal.
+    Signal(i32),
+    Attach(Box<JobView>),
+}
+
+/// The chosen job's screen.
+struct Shown {
+    dir: PathBuf,
+    live: Live,
+    watch: Watch,
+}
+
+struct Top<'a> {
+    context: &'a Context,
+    session: Option<String>,
+    all_sessions: bool,
+    colours: bool,
+    jobs: Vec<JobView>,
+    /// Where new jobs appear; watched by `news`.
+    homes: Vec<PathBuf>,
+    news: Watch,
+    chosen: Option<PathBuf>,
+    filter: String,
+    mode: Mode,
+    note: Option<String>,
+    live: Option<Shown>,
+    log_page: (u16, u16),
+    killers: Vec<Child>,
+}
+
+pub(crate) fn top(context: &Context) -> Result<u8> {
+    if !terminal::is_there() {
+        return Err(Error::Failed {
+            text: "top needs a terminal as stdin and stdout".to_owned(),
+            hint: Some("'agent-sh ps' lists the jobs".to_owned()),
+        });
+    }
+    let palette = Palette::of_stdout(|name| context.env(name));
+    let mut top = Top {
+        context,
+        session: context.session(),
+        all_sessions: false,
+        colours: palette != Palette::OFF,
+        jobs: Vec::new(),
+        homes: Vec::new(),
+        news: Watch::new(),
+        chosen: None,
+        filter: String::new(),
+        mode: Mode::List,
+        note: None,
+        live: None,
+        log_page: (0, 0),
+        killers: Vec::new(),
+    };
+    top.look_for_all()?;
+    loop {
+        let job = match top.watch_jobs()? {
+            Over::Quit => return Ok(0),
+            Over::Signal(signal) => return Ok(end_by(signal)),
+            Over::Attach(job) => job,
+        };
+        top.note = Some(match attach::sit(&job) {
+            Ok(Left::Signal(signal)) => return Ok(end_by(signal)),
+            Ok(Left::Ended(ended)) => sentence(&row(&ended)),
+            Ok(Left::Detached) => format!("detached from job {}", job.id()),
+            Err(error) => error.to_string(),
+        });
+        top.live = None;
+        top.look_for_all()?;
+    }
+}
+
+/// Ends as if the signal had not been caught; the terminal has been given back.
+fn end_by(signal: i32) -> u8 {
+    signal::die_by(signal);
+    128u8.wrapping_add(signal as u8)
+}
+
+impl Top<'_> {
+    /// Shows jobs until something else is wanted.
+    fn watch_jobs(&mut self) -> Result<Over> {
+        let terminal = Terminal::take(LEAVE)?;
+        message::out_bytes(ENTER)?;
+        let failed = |source: io::Error| Error::sys("draw on the terminal", source);
+        let mut canvas = Canvas::new(CrosstermBackend::new(io::stdout())).map_err(failed)?;
+        let mut tick = Instant::now() + TICK;
+        loop {
+            self.follow_chosen();
+            let drawn = Instant::now();
+            canvas.draw(|frame| self.draw(frame)).map_err(failed)?;
+            let (keys, news) = self.sleep(&terminal, drawn, tick)?;
+            match terminal.happened() {
+                Some(Happened::End(signal)) => return Ok(Over::Signal(signal)),
+                Some(Happened::Continued) => {
+                    message::out_bytes(ENTER)?;
+                    canvas.clear().map_err(failed)?;
+                }
+                // Drawing asks for the size anyway.
+                Some(Happened::Resized) | None => {}
+            }
+            if keys && let Some(over) = self.read_keys()? {
+                return Ok(over);
+            }
+            if news {
+                self.news.clear();
+                self.look_for_all()?;
+            }
+            if Instant::now() >= tick {
+                tick = Instant::now() + TICK;
+                self.look_again()?;
+            }
+        }
+    }
+
+    /// Blocks until there is something to do: keys, or other jobs. New output is not heard before the
+    /// next frame is due.
+    fn sleep(&self, terminal: &Terminal, drawn: Instant, tick: Instant) -> Result<(bool, bool)> {
+        let polled = |fd| PollFd::new(fd, PollFlags::POLLIN);
+        let stdin = io::stdin();
+        let output = self.live.as_ref().and_then(|shown| shown.watch.fd());
+        for with_output in [false, true] {
+            let now = Instant::now();
+            let until = if with_output { tick } else { drawn + FRAME };
+            let mut polls = vec![polled(stdin.as_fd()), polled(terminal.signals().as_fd())];
+            polls.extend(self.news.fd().map(polled));
+            let news_at = self.news.fd().map(|_| 2);
+            polls.extend(output.filter(|_| with_output).map(polled));
+            let left = until.saturating_duration_since(now).as_millis();
+            let time = u16::try_from(left.saturating_add(1)).unwrap_or(u16::MAX);
+            let count = match poll(&mut polls, PollTimeout::from(time)) {
+                Ok(count) => count,
+                Err(Errno::EINTR) => return Ok((false, false)),
+                Err(error) => return Err(Error::sys("wait", error)),
+            };
+            if count > 0 || with_output {
+                let ready = |at: usize| polls[at].any().unwrap_or(true);
+                return Ok((ready(0), news_at.is_some_and(ready)));
+            }
+        }
+        Ok((false, false))
+    }
+
+    // --- jobs ---
+
+    /// Reads the whole store; needed when jobs come or go.
+    fn look_for_all(&mut self) -> Result<()> {
+        let jobs = self.context.jobs()?;
+        for home in jobs.iter().filter_map(|job| job.dir.parent()) {
+            if !self.homes.iter().any(|known| known == home) {
+                self.homes.push(home.to_owned());
+                let flags = AddWatchFlags::IN_CREATE
+                    | AddWatchFlags::IN_MOVED_TO
+                    | AddWatchFlags::IN_MOVED_FROM;
+                self.news.add(home, flags);
+            }
+        }
+        self.jobs = jobs;
+        self.sort();
+        Ok(())
+    }
+
+    /// Looks at the jobs that run. Where nothing tells of new ones, at all.
+    fn look_again(&mut self) -> Result<()> {
+        if self.homes.is_empty() || self.news.fd().is_none() {
+            self.look_for_all()?;
+        }
+        for job in &mut self.jobs {
+            if !job.state.is_terminal()
+                && let Ok(Some(now)) = job.reload()
+            {
+                *job = now;
+            }
+        }
+        self.sort();
+        self.hear_killers();
+        Ok(())
+    }
+
+    /// Those that run first, the newest first; and only what is news.
+    fn sort(&mut self) {
+        let now = clock::wall();
+        self.jobs.retain(|job| ps::is_news(job, now));
+        self.jobs.sort_by(|a, b| {
+            let key = |job: &JobView| {
+                (
+                    job.state.is_terminal(),
+                    std::cmp::Reverse(job.launch.started_at.clone()),
+                )
+            };
+            key(a)
+                .cmp(&key(b))
+                .then_with(|| b.id().as_str().cmp(a.id().as_str()))
+        });
+    }
+
+    /// The jobs on the list.
+    fn shown(&self) -> Vec<&JobView> {
+        let wanted = self.filter.to_lowercase();
+        let is_wanted = |job: &&JobView| {
+            let in_session =
+                self.all_sessions || self.session.is_none() || job.launch.session == self.session;
+            let row = row(job);
+            let name = row.name.unwrap_or_default();
+            let text = format!(
+                "{} {} {name} {} {}",
+                row.id, row.state, row.command, row.how
+            );
+            in_session && text.to_lowercase().contains(&wanted)
+        };
+        self.jobs.iter().filter(is_wanted).collect()
+    }
+
+    /// The place of the chosen job on the list.
+    fn place(&self) -> usize {
+        let chosen = self.chosen.as_ref();
+        let shown = self.shown();
+        let mut dirs = shown.iter().map(|job| &job.dir);
+        chosen
+            .and_then(|chosen| dirs.position(|dir| dir == chosen))
+            .unwrap_or(0)
+    }
+
+    fn chosen(&self) -> Option<&JobView> {
+        self.shown().get(self.place()).copied()
+    }
+
+    fn choose(&mut self, place: usize) {
+        let shown = self.shown();
+        let last = shown.len().saturating_sub(1);
+        self.chosen = shown.get(place.min(last)).map(|job| job.dir.clone());
+    }
+
+    /// Keeps the chosen job's screen, or log, up to date.
+    fn follow_chosen(&mut self) {
+        let Some(job) = self.chosen().cloned() else {
+            self.live = None;
+            return;
+        };
+        self.chosen.get_or_insert_with(|| job.dir.clone());
+        if let Mode::Log(log) = &mut self.mode {
+            drop(log.catch_up());
+        }
+        match &mut self.live {
+            Some(shown) if shown.dir == job.dir => {
+                shown.watch.clear();
+                drop(shown.live.catch_up(|_| {}));
+            }
+            _ => {
+                let watch = Watch::of_transcript(&job);
+                self.live = Live::of(&job, size_of(&job)).ok().map(|live| Shown {
+                    dir: job.dir.clone(),
+                    live,
+                    watch,
+                });
+            }
+        }
+    }
+
+    // --- killing ---
+
+    /// Kills by the verb, in a process of its own: it takes its time, and says how it went.
+    fn kill(&mut self, id: &JobId) {
+        let child = Command::new("/proc/self/exe")
+            .arg0(crate::invocation::OWN_NAME)
+            .args(["kill", id.as_str()])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
+        match child {
+            Ok(child) => {
+                self.killers.push(child);
+                self.note = Some(format!("killing job {id}"));
+            }
+            Err(error) => self.note = Some(Error::sys("start a process", error).to_string()),
+        }
+    }
+
+    fn hear_killers(&mut self) {
+        let mut left = Vec::new();
+        for mut child in std::mem::take(&mut self.killers) {
+            match child.try_wait() {
+                Ok(None) => left.push(child),
+                Ok(Some(_)) => {
+                    if let Ok(output) = child.wait_with_output() {
+                        let said = [output.stdout, output.stderr].concat();
+                        let said = String::from_utf8_lossy(&said);
+                        self.note = said.lines().next().map(str::to_owned);
+                    }
+                }
+                Err(_) => {}
+            }
+        }
+        self.killers = left;
+    }
+
+    // --- keys ---
+
+    fn read_keys(&mut self) -> Result<Option<Over>> {
+        let failed = |source: io::Error| Error::sys("read the terminal", source);
+        let mut heard = false;
+        while event::poll(Duration::ZERO).map_err(failed)? {
+            heard = true;
+            let Event::Key(key) = event::read().map_err(failed)? else {
+                continue;
+            };
+            if key.kind == KeyEventKind::Release {
+                continue;
+            }
+            if let Some(over) = self.press(key)? {
+                return Ok(Some(over));
+            }
+        }
+        // A terminal that has gone away stays readable and says nothing.
+        let gone = !heard && fds::consumer_is_gone(io::stdin().as_raw_fd());
+        Ok(gone.then_some(Over::Quit))
+    }
+
+    fn press(&mut self, key: KeyEvent) -> Result<Option<Over>> {
+        if key.modifiers.contains(KeyModifiers::CONTROL) {
+            return Ok(matches!(key.code, KeyCode::Char('c' | 'q')).then_some(Over::Quit));
+        }
+        self.note = None;
+        match std::mem::replace(&mut self.mode, Mode::List) {
+            Mode::List => return self.press_in_list(key.code),
+            Mode::Help => {}
+            Mode::Confirm(id, _) => match key.code {
+                KeyCode::Char('y' | 'Y') => self.kill(&id),
+                _ => self.note = Some("not killed".to_owned()),
+            },
+            Mode::Filter => match key.code {
+                KeyCode::Enter => {}
+                KeyCode::Esc => self.filter.clear(),
+                code => {
+                    match code {
+                        KeyCode::Backspace => drop(self.filter.pop()),
+                        KeyCode::Char(letter) if !letter.is_control() => self.filter.push(letter),
+                        _ => {}
+                    }
+                    self.mode = Mode::Filter;
+                }
+            },
+            Mode::Log(mut log) => {
+                let (rows, width) = self.log_page;
+                let page = isize::try_from(rows.saturating_sub(1).max(1)).unwrap_or(1);
+                let by = match key.code {
+                    KeyCode::Up | KeyCode::Char('k') => -1,
+                    KeyCode::Down | KeyCode::Char('j') | KeyCode::Enter => 1,
+                    KeyCode::PageUp | KeyCode::Char('b') => -page,
+                    KeyCode::PageDown | KeyCode::Char(' ' | 'f') => page,
+                    KeyCode::Home | KeyCode::Char('g') => isize::MIN / 2,
+                    KeyCode::End | KeyCode::Char('G') => isize::MAX / 2,
+                    KeyCode::Esc | KeyCode::Char('q' | 'l') => return Ok(None),
+                    _ => 0,
+                };
+                if by != 0 {
+                    log.scroll(by, rows, width);
+                }
+                self.mode = Mode::Log(log);
+            }
+        }
+        Ok(None)
+    }
+
+    fn press_in_list(&mut self, code: KeyCode) -> Result<Option<Over>> {
+        let place = self.place();
+        match code {
+            KeyCode::Char('q') => return Ok(Some(Over::Quit)),
+            KeyCode::Esc if self.filter.is_empty() => return Ok(Some(Over::Quit)),
+            KeyCode::Esc => self.filter.clear(),
+            KeyCode::Up | KeyCode::Char('k') => self.choose(place.saturating_sub(1)),
+            KeyCode::Down | KeyCode::Char('j') => self.choose(place + 1),
+            KeyCode::PageUp => self.choose(place.saturating_sub(PAGE)),
+            KeyCode::PageDown => self.choose(place + PAGE),
+            KeyCode::Home | KeyCode::Char('g') => self.choose(0),
+            KeyCode::End | KeyCode::Char('G') => self.choose(usize::MAX),
+            KeyCode::Char('/') => self.mode = Mode::Filter,
+            KeyCode::Char('?' | 'h') => self.mode = Mode::Help,
+            KeyCode::Char('A') => self.toggle_sessions(),
+            KeyCode::Enter | KeyCode::Char('a' | 'l' | 'x' | 'K') => return self.act(code),
+            _ => {}
+        }
+        Ok(None)
+    }
+
+    fn toggle_sessions(&mut self) {
+        if self.session.is_none() {
+            self.note = Some("there is no session here: all jobs are shown".to_owned());
+        } else {
+            self.all_sessions = !self.all_sessions;
+        }
+    }
+
+    /// What is done to the chosen job.
+    fn act(&mut self, code: KeyCode) -> Result<Option<Over>> {
+        let Some(job) = self.chosen().cloned() else {
+            return Ok(None);
+        };
+        let can_attach = job.launch.interactive && !job.state.is_terminal();
+        let id = job.id();
+        match code {
+            KeyCode::Enter | KeyCode::Char('a') if can_attach => {
+                return Ok(Some(Over::Attach(Box::new(job))));
+            }
+            KeyCode::Char('a') => {
+                self.note = Some(if job.state.is_terminal() {
+                    format!("job {id} has ended; l shows its log")
+                } else {
+                    format!("job {id} was not started with 'run -i'; l shows its log")
+                });
+            }
+            KeyCode::Char('x' | 'K') if job.state.is_terminal() => {
+                self.note = Some(format!("job {id} has ended already"));
+            }
+            KeyCode::Char('x' | 'K') => {
+                self.mode = Mode::Confirm(id.clone(), job.launch.command.text.clone());
+            }
+            _ => match Log::of(&job) {
+                Ok(log) => self.mode = Mode::Log(Box::new(log)),
+                Err(error) => self.note = Some(error.to_string()),
+            },
+        }
+        Ok(None)
+    }
+}
+
+/// The size of a job's terminal, if somebody can tell; 0x0 means the usual.
+fn size_of(job: &JobView) -> Size {
+    let address = job.launch.control.as_deref().and_then(Address::from_text);
+    let address = address.filter(|_| job.launch.interactive && !job.state.is_terminal());
+    address
+        .and_then(|address| Control::open(address, job.id()).ok())
+        .and_then(|mut control| control.ask(What::Look, PATIENCE).ok())
+        .map_or_else(Size::default, |answer| answer.size)
+}
