@@ -264,6 +264,49 @@ pub struct Setup {
 #[derive(Debug, Subcommand)]
 pub enum SetupWhat {
     Shims(Shims),
+    #[command(name = "claude-code")]
+    ClaudeCode(ClaudeCode),
+}
+
+/// Set up Claude Code and its Agent SDK: the shell, and hooks that tell it when a job has ended
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Merges into a settings file and leaves everything else in it as it is, to the byte. A second run changes nothing. \
+--undo restores the file as it was; if you have edited it since, only our parts leave. Sessions that run already \
+take it up when they are started again.
+
+Example:
+  agent-sh setup claude-code
+  agent-sh setup claude-code --project --undo
+  claude --settings \"$(agent-sh setup claude-code --print)\"
+
+Exit codes: 0 done (also when nothing was to do), 2 wrong usage, 125 the file cannot be changed or agent-sh failed.")]
+pub struct ClaudeCode {
+    /// Your own settings: ~/.claude/settings.json, or below CLAUDE_CONFIG_DIR (the default)
+    #[arg(long, group = "scope")]
+    pub user: bool,
+    /// The settings of this project: .claude/settings.json, which others may share
+    #[arg(long, group = "scope")]
+    pub project: bool,
+    /// Your own settings for this project: .claude/settings.local.json
+    #[arg(long, group = "scope")]
+    pub local: bool,
+    /// The shell to stand in for: bash or zsh; else the one in SHELL, else bash
+    #[arg(long, value_name = "NAME", value_parser = ["bash", "zsh"])]
+    pub shell: Option<String>,
+    #[command(flatten)]
+    pub how: How,
+}
+
+/// What every setup of a harness takes.
+#[derive(Debug, Args)]
+pub struct How {
+    /// Write nothing: print the settings to stdout, and say what would be done
+    #[arg(long)]
+    pub print: bool,
+    /// Take back what setup did
+    #[arg(long)]
+    pub undo: bool,
 }
 
 /// Make a directory of links (sh bash zsh dash nohup setsid agent-sh) for the front of PATH

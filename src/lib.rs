@@ -21,6 +21,7 @@ pub mod cli;
 pub mod error;
 pub mod front;
 pub mod handoff;
+pub(crate) mod harness;
 pub mod invocation;
 pub mod job;
 pub mod launcher;

@@ -1,0 +1,10 @@
+//! The harnesses: how each is set up, and how each is woken when a job has ended.
+//!
+//! One file per harness. What is known of a harness lives here and in `shims/`, nowhere else; the verbs
+//! `setup` and `hook` and the sinks of `notify` come through these doors. Files of others are changed
+//! through `edit` alone.
+
+pub(crate) mod claude_code;
+pub(crate) mod edit;
+pub(crate) mod json;
+pub(crate) mod place;
