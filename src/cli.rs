@@ -51,6 +51,7 @@ pub enum Verb {
     Kill(Kill),
     Parse(Parse),
     Setup(Setup),
+    Hook(Hook),
 }
 
 /// Start a job outright
@@ -266,6 +267,28 @@ pub enum SetupWhat {
     Shims(Shims),
     #[command(name = "claude-code")]
     ClaudeCode(ClaudeCode),
+}
+
+/// Answer an event of a harness; 'setup' puts this into its settings
+#[derive(Debug, Args)]
+#[command(after_help = "\
+What the harness says of the event comes as JSON on stdin. Trouble of ours never ends a session: unknown \
+harnesses and events, and a state that cannot be read, end with 0.
+
+claude-code: SessionStart, UserPromptSubmit, Stop, SessionEnd, and Wait, which stays until a job has ended.
+
+Example:
+  echo '{\"session_id\":\"0c6e\"}' | agent-sh hook claude-code SessionStart
+
+Exit codes: 0, or 2 where that wakes the session with the text on stderr.")]
+pub struct Hook {
+    /// Which harness calls
+    pub harness: String,
+    /// The event, as the harness names it
+    pub event: String,
+    /// What later versions may add
+    #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub more: Vec<OsString>,
 }
 
 /// Set up Claude Code and its Agent SDK: the shell, and hooks that tell it when a job has ended

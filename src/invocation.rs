@@ -17,7 +17,7 @@ const SHELLS: &[&str] = &[
 
 /// The verbs of the command line, here because `-c` must be told from them before clap is built.
 pub const VERBS: &[&str] = &[
-    "run", "ps", "show", "logs", "wait", "kill", "parse", "setup", "help",
+    "run", "ps", "show", "logs", "wait", "kill", "parse", "setup", "hook", "help",
 ];
 
 #[derive(Debug, PartialEq, Eq)]

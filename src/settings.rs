@@ -35,6 +35,13 @@ pub enum Capture {
     Pipe,
 }
 
+/// What becomes of a session's jobs when its client says that the session is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionEnd {
+    Keep,
+    Kill,
+}
+
 /// How a command's text gets into the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordCommand {
@@ -76,6 +83,11 @@ pub struct Settings {
     pub notify: Vec<String>,
     pub capture: Capture,
     pub record_command: RecordCommand,
+    /// How long a hook holds the end of a turn that nothing could wake again.
+    pub stop_wait: Duration,
+    pub session_end: SessionEnd,
+    /// Whether a session that has ended may be resumed to tell it of a job.
+    pub resume: bool,
     /// A sentence for each of `bad`, for the record.
     pub ignored: Vec<String>,
     pub bad: Vec<BadSetting>,
@@ -96,6 +108,9 @@ impl Default for Settings {
             notify: Vec::new(),
             capture: Capture::Pty,
             record_command: RecordCommand::Redacted,
+            stop_wait: Duration::from_secs(600),
+            session_end: SessionEnd::Keep,
+            resume: false,
             ignored: Vec::new(),
             bad: Vec::new(),
         }
@@ -103,7 +118,7 @@ impl Default for Settings {
 }
 
 /// Each name with its variable, so that no string is built for an environment that sets none.
-const NAMES: [(&str, &str); 12] = [
+const NAMES: [(&str, &str); 15] = [
     ("state", "AGENT_SH_STATE"),
     ("shell", "AGENT_SH_SHELL"),
     ("announce", "AGENT_SH_ANNOUNCE"),
@@ -116,6 +131,9 @@ const NAMES: [(&str, &str); 12] = [
     ("notify", "AGENT_SH_NOTIFY"),
     ("capture", "AGENT_SH_CAPTURE"),
     ("record_command", "AGENT_SH_RECORD_COMMAND"),
+    ("stop_wait", "AGENT_SH_STOP_WAIT"),
+    ("session_end", "AGENT_SH_SESSION_END"),
+    ("resume", "AGENT_SH_RESUME"),
 ];
 
 /// The names of all settings, as in the file.
@@ -256,6 +274,17 @@ impl Settings {
                     .map(str::to_owned)
                     .collect();
             }
+            "stop_wait" => {
+                self.stop_wait = match value {
+                    "off" | "never" | "false" => Duration::ZERO,
+                    _ => duration(value)?,
+                }
+            }
+            "session_end" => {
+                let choices = [("keep", SessionEnd::Keep), ("kill", SessionEnd::Kill)];
+                self.session_end = one_of(value, &choices)?;
+            }
+            "resume" => self.resume = boolean(value)?,
             "capture" => {
                 self.capture = one_of(value, &[("pty", Capture::Pty), ("pipe", Capture::Pipe)])?;
             }

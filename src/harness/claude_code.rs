@@ -10,13 +10,16 @@
 //! * `SessionStart` and `UserPromptSubmit` tell what ended while nobody listened.
 //! * `SessionEnd` ends the session's jobs, if the user wants it so.
 
+use std::ffi::OsString;
 use std::path::Path;
 
 use jsonc_parser::cst::{CstArray, CstNode, CstObject};
 use serde_json::{Value, json};
 
+use super::client::Client;
 use super::edit::Edit;
 use super::json::{self, Document};
+use crate::sys::proc;
 use crate::text::quote;
 
 pub(crate) const NAME: &str = "claude-code";
@@ -202,6 +205,35 @@ impl Edit for Settings {
     }
 }
 
+/// Whether a hook in the background can wake this session. It can in the TUI, and where a program feeds
+/// the session (`--input-format stream-json`, which the SDK uses) as long as it may still feed it. A
+/// plain `claude -p` ends with its turn. Where neither shows, holding the turn for a while is the smaller
+/// harm than a notice that gets lost.
+pub(crate) fn can_be_woken(client: &Client, env: impl Fn(&str) -> Option<OsString>) -> bool {
+    let is = |name: &str, value: &str| env(name).is_some_and(|found| found == value);
+    let words = proc::cmdline(client.pid).unwrap_or_default();
+    if is_fed(&words) {
+        return !client.has_lost_its_input();
+    }
+    match env("CLAUDE_CODE_SESSION_ATTENDED") {
+        Some(_) => is("CLAUDE_CODE_SESSION_ATTENDED", "1"),
+        None => is("CLAUDE_CODE_ENTRYPOINT", "cli"),
+    }
+}
+
+/// Whether the client was started to be fed.
+fn is_fed(words: &[OsString]) -> bool {
+    let mut words = words.iter().map(|word| word.to_string_lossy());
+    while let Some(word) = words.next() {
+        match word.strip_prefix("--input-format") {
+            Some("") => return words.next().is_some_and(|value| value == "stream-json"),
+            Some("=stream-json") => return true,
+            _ => {}
+        }
+    }
+    false
+}
+
 /// Takes our hooks out of a group, and the group if nothing else is in it.
 fn strip_group(node: CstNode) {
     let hooks = node
@@ -324,6 +356,21 @@ mod tests {
             "{added:?}"
         );
         assert_eq!(settings().strip(&added).unwrap(), text);
+    }
+
+    #[test]
+    fn a_fed_client_is_told_from_a_plain_one() {
+        for (line, fed) in [
+            ("claude", false),
+            ("claude -p go", false),
+            ("claude -p --input-format stream-json --verbose", true),
+            ("claude --input-format=stream-json -p", true),
+            ("claude -p --input-format text", false),
+            ("claude -p --input-format", false),
+        ] {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            assert_eq!(is_fed(&words), fed, "{line}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! through `edit` alone.
 
 pub(crate) mod claude_code;
+pub(crate) mod client;
 pub(crate) mod edit;
 pub(crate) mod json;
 pub(crate) mod place;

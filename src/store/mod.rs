@@ -7,6 +7,7 @@
 //!                     out, out.<n>  the transcript: its head, and a ring of its newest segments
 //!                     kill.<n>.json wishes for its end; the first is the cause
 //!                     stopped       there while the job is stopped
+//!         v1/waiters/ who waits for the jobs of a session, on behalf of its agent
 //!         v1/tmp/     jobs that are being made; their lease is held
 //!         v1/.trash/  jobs that are being removed
 //! ```
@@ -25,6 +26,7 @@ mod sweep;
 mod tests;
 mod transcript;
 mod view;
+mod waiter;
 
 use std::ffi::OsString;
 use std::io;
@@ -35,6 +37,7 @@ pub use create::Prepared;
 pub use live::{Draft, LiveJob};
 pub use transcript::{Reading, Transcript, TranscriptReader};
 pub use view::{JobView, Waited, wait_any};
+pub use waiter::{Arrivals, Waiter};
 
 use crate::error::{Error, Result};
 use crate::job::{JobId, is_id_prefix};

@@ -5,6 +5,7 @@
 
 mod clean;
 mod format;
+mod hook;
 mod kill;
 mod logs;
 mod parse;
@@ -68,8 +69,17 @@ fn told(result: Result<u8>) -> u8 {
 }
 
 fn dispatch(verb: Verb, hooks: Hooks) -> Result<u8> {
-    let context = Context::read(hooks)?;
+    // A hook goes on with what is right in the settings: it must not break a session.
+    let context = match (Context::read(hooks), &verb) {
+        (Ok(context), _) => context,
+        (Err(error), Verb::Hook(_)) => {
+            message::error(&error);
+            return Ok(0);
+        }
+        (Err(error), _) => return Err(error),
+    };
     match verb {
+        Verb::Hook(hook) => Ok(hook::hook(&context, &hook)),
         Verb::Run(run) => (hooks.run)(run::request(run)?),
         Verb::Parse(parse) => parse::parse(&context, &parse),
         Verb::Setup(setup) => setup::setup(&context, &setup),
