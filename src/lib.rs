@@ -26,6 +26,7 @@ pub mod invocation;
 pub mod job;
 pub mod launcher;
 pub mod message;
+pub mod notice;
 pub mod plan;
 pub mod record;
 pub mod rewrite;

@@ -23,13 +23,15 @@ impl Client {
     /// The process that the harness names, else the one that started our shell.
     pub(crate) fn find(env: impl Fn(&str) -> Option<OsString>, name: &str) -> io::Result<Self> {
         let named = env(name).and_then(|pid| pid.to_str()?.parse::<i32>().ok());
-        let pid = named.filter(|&pid| pid > 1 && is_ancestor(pid)).unwrap_or_else(|| {
-            // Hooks run as `sh -c COMMAND`; some shells exec the command, some stay in between.
-            let parent = session::parent_pid();
-            let is_shell = proc::comm(parent).is_some_and(|name| name.ends_with("sh"));
-            let above = proc::ppid(parent).filter(|&pid| pid > 1);
-            above.filter(|_| is_shell).unwrap_or(parent)
-        });
+        let pid = named
+            .filter(|&pid| pid > 1 && is_ancestor(pid))
+            .unwrap_or_else(|| {
+                // Hooks run as `sh -c COMMAND`; some shells exec the command, some stay in between.
+                let parent = session::parent_pid();
+                let is_shell = proc::comm(parent).is_some_and(|name| name.ends_with("sh"));
+                let above = proc::ppid(parent).filter(|&pid| pid > 1);
+                above.filter(|_| is_shell).unwrap_or(parent)
+            });
         Ok(Self {
             pid,
             handle: proc::pidfd_open(pid)?,

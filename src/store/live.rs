@@ -49,6 +49,7 @@ pub struct Draft {
     pub started: Option<Moment>,
     pub degraded: Vec<String>,
     pub ignored_settings: Vec<String>,
+    pub wake: std::collections::BTreeMap<String, String>,
 }
 
 impl Draft {
@@ -69,6 +70,7 @@ impl Draft {
             started: None,
             degraded: Vec::new(),
             ignored_settings: Vec::new(),
+            wake: std::collections::BTreeMap::new(),
         }
     }
 }

@@ -7,6 +7,8 @@
 //!                     out, out.<n>  the transcript: its head, and a ring of its newest segments
 //!                     kill.<n>.json wishes for its end; the first is the cause
 //!                     stopped       there while the job is stopped
+//!                     told          the agent of its session knows of its end
+//!         v1/subs/    who is to be told of ends, and who was (see `outbox`)
 //!         v1/waiters/ who waits for the jobs of a session, on behalf of its agent
 //!         v1/tmp/     jobs that are being made; their lease is held
 //!         v1/.trash/  jobs that are being removed
@@ -20,10 +22,12 @@ mod create;
 mod files;
 mod judge;
 mod live;
+pub mod outbox;
 mod root;
 mod sweep;
 #[cfg(test)]
 mod tests;
+pub mod told;
 mod transcript;
 mod view;
 mod waiter;
@@ -144,6 +148,15 @@ impl Store {
             stores.extend(Self::below(path, &dir, false));
         }
         stores
+    }
+
+    /// The store in this very directory, which must be there.
+    pub fn at(path: &Path) -> Result<Self> {
+        let refused = |why| Error::NoState {
+            tried: vec![(path.to_owned(), why)],
+        };
+        let dir = fsx::open_dir(path).map_err(|error| refused(crate::error::cause(&error)))?;
+        Self::below(path.to_owned(), &dir, false).map_err(refused)
     }
 
     fn below(path: PathBuf, dir: &OwnedFd, make: bool) -> std::result::Result<Self, String> {

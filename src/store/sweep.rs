@@ -48,6 +48,7 @@ impl Store {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             Err(error) => return Err(failed(error)),
         }
+        self.forget_markers(id);
         empty_and_remove(&trash, &name).map_err(failed)?;
         Ok(true)
     }
@@ -70,7 +71,7 @@ impl Store {
                 }
             }
         }
-        Ok(swept)
+        Ok(swept + self.sweep_outbox())
     }
 }
 
@@ -84,7 +85,7 @@ fn is_owned(dir: &OwnedFd) -> bool {
 }
 
 /// Unchanged for long. A clock that went back makes nothing old.
-fn is_old(dir: &OwnedFd) -> bool {
+pub(super) fn is_old(dir: &OwnedFd) -> bool {
     let Ok(stat) = fsx::stat_of(dir) else {
         return false;
     };

@@ -202,6 +202,7 @@ fn every_record_fits_the_schema() {
             by: "cli".to_owned(),
             signal: 15,
             at: "now".to_owned(),
+            session: None,
         });
         facts.left_running = vec![job.id().clone()];
         job.commit(&facts).unwrap();
@@ -695,6 +696,7 @@ fn the_first_wish_to_kill_is_the_cause() {
         by: by.to_owned(),
         signal: 15,
         at: "2026-01-01T00:00:00.000Z".to_owned(),
+        session: None,
     };
     std::thread::scope(|scope| {
         for _ in 0..8 {
@@ -937,6 +939,7 @@ fn modes_do_not_depend_on_the_umask() {
                 by: "cli".to_owned(),
                 signal: 15,
                 at: String::new(),
+                session: None,
             })
             .unwrap();
         let other = store.create_job(draft()).unwrap();

@@ -33,7 +33,10 @@ impl Drop for Waiter {
 /// A session's key is text of others; a name must be plain.
 fn name_of(session: &str) -> String {
     let hash = Sha256::digest(session.as_bytes());
-    hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    hash.iter()
+        .take(16)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 impl Store {
@@ -68,7 +71,8 @@ impl Store {
     /// Tells of jobs that are published from now on.
     pub fn arrivals(&self) -> io::Result<Arrivals> {
         let inotify = Inotify::init(InitFlags::IN_CLOEXEC)?;
-        let wanted = AddWatchFlags::IN_MOVED_TO | AddWatchFlags::IN_CREATE | AddWatchFlags::IN_ONLYDIR;
+        let wanted =
+            AddWatchFlags::IN_MOVED_TO | AddWatchFlags::IN_CREATE | AddWatchFlags::IN_ONLYDIR;
         inotify.add_watch(&self.path.join("v1/jobs"), wanted)?;
         Ok(Arrivals { inotify })
     }
@@ -85,6 +89,8 @@ impl Arrivals {
     pub fn next(&self) -> io::Result<Vec<JobId>> {
         let events = self.inotify.read_events()?;
         let names = events.into_iter().filter_map(|event| event.name);
-        Ok(names.filter_map(|name| name.to_str()?.parse().ok()).collect())
+        Ok(names
+            .filter_map(|name| name.to_str()?.parse().ok())
+            .collect())
     }
 }

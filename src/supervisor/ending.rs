@@ -9,10 +9,14 @@ use crate::job::{LostReason, Outcome};
 use crate::record::{self, ExitFacts};
 use crate::sys::process::{self, ChangeKind, Usage};
 use crate::sys::{clock, proc};
+use crate::text;
 
 /// How often a record that the disk refuses is tried again, and for how long.
 const RETRY: Duration = Duration::from_secs(1);
 const GIVE_UP: Duration = Duration::from_secs(120);
+/// What of the transcript is looked at for the tail in the record; more than is kept, for escape
+/// sequences do not count.
+const TAIL: usize = 8 * 1024;
 /// From TERM to KILL for a job whose time is over.
 const TIMEOUT_GRACE: Duration = Duration::from_secs(5);
 
@@ -112,6 +116,9 @@ impl Supervisor {
             if facts.kill_requested.is_some() {
                 leftover = KILLED_LEFTOVER;
             }
+            facts.during_call = self.phase != Phase::Released;
+            let tail = live.transcript().tail(TAIL);
+            facts.tail = (!tail.is_empty()).then(|| text::redact(&text::sanitize(&tail)));
             if live.commit(&facts).is_err() {
                 job.unwritten = Some(Box::new(facts));
                 let now = clock::boottime();
@@ -165,6 +172,7 @@ impl Supervisor {
                 by: "timeout".to_owned(),
                 signal: libc::SIGTERM,
                 at: record::rfc3339(clock::wall()),
+                session: None,
             });
             libc::SIGTERM
         };

@@ -10,6 +10,7 @@ use crate::caller;
 use crate::handoff::{RunJob, Work};
 use crate::job::How;
 use crate::record::CommandText;
+use crate::session;
 use crate::settings::Settings;
 use crate::store::{self, Draft, LiveJob, Prepared, Store};
 use crate::sys::clock;
@@ -162,6 +163,7 @@ impl Ledger {
                 .unwrap_or_default(),
             degraded,
             ignored_settings: self.settings.ignored.clone(),
+            wake: session::wake(|name| std::env::var_os(name)),
         }
     }
 }

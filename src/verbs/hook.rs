@@ -35,7 +35,10 @@ pub(crate) fn hook(context: &Context, hook: &Hook) -> u8 {
 /// What the harness says of the event. Anything but JSON is as good as nothing.
 fn input() -> Value {
     let mut bytes = Vec::new();
-    let read = std::io::stdin().lock().take(LONGEST_INPUT).read_to_end(&mut bytes);
+    let read = std::io::stdin()
+        .lock()
+        .take(LONGEST_INPUT)
+        .read_to_end(&mut bytes);
     match read {
         Ok(_) => serde_json::from_slice(&bytes).unwrap_or(Value::Null),
         Err(_) => Value::Null,

@@ -28,10 +28,9 @@ pub(super) fn hook(context: &Context, event: &str, input: &Value) -> Result<u8> 
         return Ok(0);
     };
     let stores = context.stores();
-    let calm = || Ok(jobs_of(&stores, &session)?.is_empty());
     match event {
         "SessionEnd" => end_session(context, &stores, &session),
-        _ if calm()? => Ok(0),
+        _ if jobs_of(&stores, &session)?.is_empty() => Ok(0),
         "SessionStart" => tell_context(context, &stores, &session, "SessionStart"),
         "UserPromptSubmit" => tell_context(context, &stores, &session, "UserPromptSubmit"),
         "Wait" | "PostToolUse" | "PostToolUseFailure" => {
@@ -93,9 +92,15 @@ fn listing(context: &Context, jobs: &Jobs) -> String {
     }];
     for job in jobs.running.iter().rev().take(MOST_LISTED) {
         let took = job.duration_ms().map(Duration::from_millis);
-        let took = took.map_or_else(String::new, |took| format!(", for {}", short_duration(took)));
+        let took = took.map_or_else(String::new, |took| {
+            format!(", for {}", short_duration(took))
+        });
         let command = text::shorten(&job.launch.command.text, 160);
-        let name = job.launch.name.as_deref().map_or_else(String::new, |name| format!(" ({name})"));
+        let name = job
+            .launch
+            .name
+            .as_deref()
+            .map_or_else(String::new, |name| format!(" ({name})"));
         lines.push(format!(
             "- {}{name} (pid {}{took}): {command}",
             job.launch.id, job.launch.proc.pid

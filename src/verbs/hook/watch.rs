@@ -19,8 +19,6 @@ const TOGETHER: Duration = Duration::from_millis(60);
 const STACK: usize = 512 * 1024;
 /// At most so many ends are told in full at once.
 const MOST: usize = 12;
-/// How much of a job's output is looked at for the notice.
-const TAIL: usize = 16 * 1024;
 
 /// The jobs of a session in all stores, as they are now.
 pub(super) struct Jobs {
@@ -36,7 +34,10 @@ impl Jobs {
 }
 
 pub(super) fn jobs_of(stores: &[Store], session: &str) -> Result<Jobs> {
-    let mut jobs = Jobs { running: Vec::new(), ended: Vec::new() };
+    let mut jobs = Jobs {
+        running: Vec::new(),
+        ended: Vec::new(),
+    };
     for store in stores {
         for job in store.jobs_of(session)? {
             if !job.state.is_terminal() {
@@ -55,9 +56,11 @@ fn is_news(job: &JobView) -> bool {
     let Some(record) = &job.record else {
         return false;
     };
-    let by_itself = record.data.kill_requested.as_ref().is_some_and(|kill| {
-        kill.session.is_some() && kill.session == job.launch.session
-    });
+    let by_itself = record
+        .data
+        .kill_requested
+        .as_ref()
+        .is_some_and(|kill| kill.session.is_some() && kill.session == job.launch.session);
     job.launch.how != How::Foreground && !by_itself && !told::is_told(job)
 }
 
@@ -79,14 +82,17 @@ impl Telling {
             claims.push(claim);
             if claims.len() <= MOST {
                 let program = program(context);
-                let tail = text::sanitize(&job.tail(TAIL));
+                let tail = record.data.tail.clone().unwrap_or_default();
                 let reader = notice::Reader { program: &program };
                 texts.push(notice::text(record, &tail, reader).trim_end().to_owned());
             } else {
                 texts.push(notice::headline(record));
             }
         }
-        (!claims.is_empty()).then(|| Self { claims, text: texts.join("\n\n") })
+        (!claims.is_empty()).then(|| Self {
+            claims,
+            text: texts.join("\n\n"),
+        })
     }
 
     /// The agent has it. A marker that cannot be written means that it may hear of it again.
@@ -126,11 +132,17 @@ pub(super) struct Watch<'a> {
 impl<'a> Watch<'a> {
     /// Starts to look for new jobs, then lists those there are: none falls in between. `gone` blocks
     /// until there is nobody left to tell.
-    pub(super) fn start(stores: &'a [Store], session: &'a str, gone: impl FnOnce() + Send + 'static) -> Result<(Self, Jobs)> {
+    pub(super) fn start(
+        stores: &'a [Store],
+        session: &'a str,
+        gone: impl FnOnce() + Send + 'static,
+    ) -> Result<(Self, Jobs)> {
         let (sender, events) = mpsc::channel();
         for (place, store) in stores.iter().enumerate() {
             // Without it, jobs that start later are found by the next hook.
-            let Ok(arrivals) = store.arrivals() else { continue };
+            let Ok(arrivals) = store.arrivals() else {
+                continue;
+            };
             let sender = sender.clone();
             spawn(move || {
                 while let Ok(ids) = arrivals.next() {
@@ -146,7 +158,14 @@ impl<'a> Watch<'a> {
             drop(tell.send(Event::ClientGone));
         })?;
         let jobs = jobs_of(stores, session)?;
-        let mut watch = Self { stores, session, events, sender, running: 0, known: Vec::new() };
+        let mut watch = Self {
+            stores,
+            session,
+            events,
+            sender,
+            running: 0,
+            known: Vec::new(),
+        };
         for job in &jobs.running {
             watch.follow(job)?;
         }
@@ -177,15 +196,22 @@ impl<'a> Watch<'a> {
         let mut limit = deadline;
         while self.running > 0 || !ended.is_empty() {
             let event = match limit {
-                None => self.events.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                Some(limit) => self.events.recv_timeout(limit.saturating_duration_since(Instant::now())),
+                None => self
+                    .events
+                    .recv()
+                    .map_err(|_| RecvTimeoutError::Disconnected),
+                Some(limit) => self
+                    .events
+                    .recv_timeout(limit.saturating_duration_since(Instant::now())),
             };
             match event {
                 Ok(Event::Ended(job)) => {
                     self.running -= 1;
                     if is_news(&job) {
                         ended.push(*job);
-                        limit = Some(limit.map_or(Instant::now() + TOGETHER, |limit| limit.min(Instant::now() + TOGETHER)));
+                        limit = Some(limit.map_or(Instant::now() + TOGETHER, |limit| {
+                            limit.min(Instant::now() + TOGETHER)
+                        }));
                     }
                 }
                 Ok(Event::New(place, id)) => self.arrived(place, &id, &mut ended)?,
@@ -216,5 +242,7 @@ impl<'a> Watch<'a> {
 
 fn spawn(work: impl FnOnce() + Send + 'static) -> Result<()> {
     let started = thread::Builder::new().stack_size(STACK).spawn(work);
-    started.map(drop).map_err(|source| Error::sys("start a thread", source))
+    started
+        .map(drop)
+        .map_err(|source| Error::sys("start a thread", source))
 }
