@@ -14,7 +14,8 @@ use crate::store::Store;
 use crate::text::{self, short_duration};
 use crate::verbs::{Context, kill};
 
-/// Wakes a session when a hook in the background ends with it, its stderr being the text.
+/// Wakes a session when a hook in the background ends with it, and gives one that is about to stop
+/// another turn; stderr is the text.
 const WAKE: u8 = 2;
 /// How long the text for a session's start has the first word on what ended before.
 const AFTER_START: Duration = Duration::from_secs(3);
@@ -168,9 +169,10 @@ fn hold_at_stop(context: &Context, stores: &[Store], session: &str) -> Result<u8
     let deadline = Instant::now() + limit;
     loop {
         if let Some(telling) = Telling::claim(context, &ended) {
-            message::out_json(&json!({ "decision": "block", "reason": telling.text }))?;
+            // A decision in JSON would reach the model twice; this way it comes once.
+            message::err(&format!("{}\n", telling.text))?;
             telling.done();
-            return Ok(0);
+            return Ok(WAKE);
         }
         ended = watch.next(Some(deadline))?;
         if ended.is_empty() {
