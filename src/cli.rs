@@ -267,6 +267,7 @@ pub enum SetupWhat {
     Shims(Shims),
     #[command(name = "claude-code")]
     ClaudeCode(ClaudeCode),
+    Opencode(Opencode),
 }
 
 /// Answer an event of a harness; 'setup' puts this into its settings
@@ -276,6 +277,7 @@ What the harness says of the event comes as JSON on stdin. Trouble of ours never
 harnesses and events, and a state that cannot be read, end with 0.
 
 claude-code: SessionStart, UserPromptSubmit, Stop, SessionEnd, and Wait, which stays until a job has ended.
+opencode: Wait, which tells every end as a line of JSON on stdout and reads 'told' as the answer.
 
 Example:
   echo '{\"session_id\":\"0c6e\"}' | agent-sh hook claude-code SessionStart
@@ -317,6 +319,28 @@ pub struct ClaudeCode {
     /// The shell to stand in for: bash or zsh; else the one in SHELL, else bash
     #[arg(long, value_name = "NAME", value_parser = ["bash", "zsh"])]
     pub shell: Option<String>,
+    #[command(flatten)]
+    pub how: How,
+}
+
+/// Set up OpenCode: the shell, and a plugin that tells a session when a job has ended
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Sets 'shell' in its configuration, which otherwise stays as it is, to the byte, and adds one file to its plugins. \
+A second run changes nothing; --undo takes both back.
+
+Example:
+  agent-sh setup opencode
+  agent-sh setup opencode --project --undo
+
+Exit codes: 0 done (also when nothing was to do), 2 wrong usage, 125 a file cannot be changed or agent-sh failed.")]
+pub struct Opencode {
+    /// Your own configuration: ~/.config/opencode (the default)
+    #[arg(long, group = "place")]
+    pub user: bool,
+    /// The configuration of this project: opencode.json and .opencode/plugin
+    #[arg(long, group = "place")]
+    pub project: bool,
     #[command(flatten)]
     pub how: How,
 }

@@ -95,20 +95,13 @@ impl Settings {
 
     fn add_shell(&self, root: &CstObject) -> Result<(), String> {
         let env = json::object_at(root, "env", "env")?;
-        let taken = json::text_at(&env, SHELL_KEY).filter(|old| !is_our_shell(old));
+        let taken = json::text_at(&env, SHELL_KEY).filter(|old| !super::is_our_shell(old));
         if let Some(old) = taken {
             return Err(format!("'env.{SHELL_KEY}' in it is already '{old}'"));
         }
         json::set(&env, SHELL_KEY, &Value::String(self.shell.clone()));
         Ok(())
     }
-}
-
-/// `…/agent-sh-bash` and the like.
-fn is_our_shell(path: &str) -> bool {
-    Path::new(path)
-        .file_name()
-        .is_some_and(|name| name.to_string_lossy().starts_with("agent-sh-"))
 }
 
 /// Whether a hook's command calls us, whatever the path.
@@ -165,7 +158,7 @@ impl Edit for Settings {
         let root = document.object();
         let mut changed = false;
         if let Some(env) = root.object_value("env")
-            && json::text_at(&env, SHELL_KEY).is_some_and(|old| is_our_shell(&old))
+            && json::text_at(&env, SHELL_KEY).is_some_and(|old| super::is_our_shell(&old))
         {
             changed |= json::unset(&env, SHELL_KEY);
             json::unset_empty(root, "env");

@@ -4,9 +4,10 @@
 //! most, a line on stderr; only the code that wakes a session is another one.
 
 mod claude_code;
+mod lines;
 mod watch;
 
-use std::io::Read;
+use std::io::{BufRead, Read};
 
 use serde_json::Value;
 
@@ -21,6 +22,7 @@ const LONGEST_INPUT: u64 = 16 << 20;
 pub(crate) fn hook(context: &Context, hook: &Hook) -> u8 {
     let result = match hook.harness.as_str() {
         harness::claude_code::NAME => claude_code::hook(context, &hook.event, &input()),
+        harness::opencode::NAME => lines::hook(context, &hook.event),
         other => {
             message::say(format!("no hooks are known for '{other}'"));
             return 0;
@@ -42,5 +44,15 @@ fn input() -> Value {
     match read {
         Ok(_) => serde_json::from_slice(&bytes).unwrap_or(Value::Null),
         Err(_) => Value::Null,
+    }
+}
+
+/// One line from a plugin that goes on talking. `None`: it has gone.
+fn line() -> Option<String> {
+    let mut line = String::new();
+    let mut stdin = std::io::stdin().lock().take(LONGEST_INPUT);
+    match stdin.read_line(&mut line) {
+        Ok(0) | Err(_) => None,
+        Ok(_) => Some(line.trim_end().to_owned()),
     }
 }

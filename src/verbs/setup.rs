@@ -1,6 +1,7 @@
 //! `setup`: makes a harness call us. One file per harness; what each needs is known in `harness`.
 
 mod claude_code;
+mod opencode;
 mod shims;
 
 use std::path::{Path, PathBuf};
@@ -16,6 +17,7 @@ pub(crate) fn setup(context: &Context, setup: &Setup) -> Result<u8> {
     match &setup.what {
         SetupWhat::Shims(shims) => shims::setup(context, shims),
         SetupWhat::ClaudeCode(given) => claude_code::setup(context, given),
+        SetupWhat::Opencode(given) => opencode::setup(context, given),
     }
 }
 
