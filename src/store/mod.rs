@@ -179,6 +179,12 @@ impl Store {
         &self.path
     }
 
+    /// Where directories of jobs appear.
+    #[must_use]
+    pub fn jobs_path(&self) -> PathBuf {
+        self.path.join("v1/jobs")
+    }
+
     /// What kept the store from being where the user wanted it; goes into every record.
     #[must_use]
     pub fn degraded(&self) -> &[String] {

@@ -45,10 +45,19 @@ const PARTS: [&str; 4] = ["want", "claim", "done", "dead"];
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
 
+/// The sink that is the stdout of a verb: nobody else can serve it, so nothing waits for it.
+pub const STDOUT: &str = "stdout";
+
 /// The id of a job's terminal event.
 #[must_use]
 pub fn exit_event(id: &JobId) -> String {
     format!("{id}.exit")
+}
+
+/// An id that stands for no job, for tests of a sink.
+#[must_use]
+pub fn example_id() -> JobId {
+    JobId::mint(0, 0)
 }
 
 /// The job that an event id belongs to.
@@ -95,6 +104,11 @@ impl Claim {
     /// It was delivered.
     pub fn done(self) -> Result<()> {
         self.settle("done", "delivered")
+    }
+
+    /// There was nothing to say, and why.
+    pub fn spared(self, why: &str) -> Result<()> {
+        self.settle("done", why)
     }
 
     /// It will never be delivered.
@@ -208,13 +222,17 @@ impl Store {
         let Content::Bytes(bytes, _) = files::read(&dir, "sub.json").ok()? else {
             return None;
         };
-        let sub: Subscription = serde_json::from_slice(&bytes).ok()?;
+        let mut sub: Subscription = serde_json::from_slice(&bytes).ok()?;
+        if sub.secret_file.is_none() && fsx::stat_at(&dir, "secret").is_ok() {
+            sub.secret_file = Some(self.secret_path(name));
+        }
         (sub.format <= FORMAT && sub.name == name).then_some(sub)
     }
 
     /// Makes a subscription. One that was only made for jobs asked for by name becomes a standing one
-    /// and keeps its markers; a standing one of the same name is an error.
-    pub fn subscribe(&self, sub: &Subscription) -> Result<()> {
+    /// and keeps its markers; a standing one of the same name is an error. `secret` is a new key, kept
+    /// with it; a key that is there stays.
+    pub fn subscribe(&self, sub: &Subscription, secret: Option<&str>) -> Result<()> {
         let path = self.sub_path(&sub.name);
         let failed = |source| Error::io("make", &path, source);
         if !is_name(&sub.name) {
@@ -228,7 +246,7 @@ impl Store {
         bytes.push(b'\n');
         let fresh = format!(".new.{:08x}", fsx::random());
         fsx::make_dir_at(&subs, fresh.as_str()).map_err(failed)?;
-        let made = fill(&subs, &fresh, &bytes)
+        let made = fill(&subs, &fresh, &bytes, secret)
             .and_then(|()| fsx::rename_new_at(&subs, fresh.as_str(), &subs, sub.name.as_str()));
         match made {
             Ok(()) => return fsx::sync_dir(&subs).map_err(failed),
@@ -276,14 +294,10 @@ impl Store {
         Ok(true)
     }
 
-    /// A file of the subscription's own that only its owner can read. Fails if it is there.
-    pub fn write_secret(&self, name: &str, secret: &str) -> Result<PathBuf> {
-        let path = self.sub_path(name).join("secret");
-        let failed = |source| Error::io("write", &path, source);
-        let dir = self.sub_dir(name).map_err(failed)?;
-        let file = files::write_new(&dir, "secret", format!("{secret}\n").as_bytes());
-        file.and_then(|file| file.sync_all()).map_err(failed)?;
-        Ok(path)
+    /// Where the key is that was made for a subscription.
+    #[must_use]
+    pub fn secret_path(&self, name: &str) -> PathBuf {
+        self.sub_path(name).join("secret")
     }
 
     /// Why the receiver wants nothing more, if so.
@@ -374,7 +388,8 @@ impl Store {
             return false;
         };
         self.subscriptions().iter().any(|sub| {
-            self.disabled(&sub.name).is_none()
+            sub.sink != STDOUT
+                && self.disabled(&sub.name).is_none()
                 && self.marks(&sub.name).is_ok_and(|marks| {
                     let wanted = marks.wants(job.id()) || (sub.standing && sub.wants(record));
                     wanted && !marks.is_settled(&exit_event(job.id()))
@@ -386,7 +401,8 @@ impl Store {
     #[must_use]
     pub fn undelivered(&self) -> BTreeSet<JobId> {
         let pending = |sub: &Subscription| self.pending(sub).unwrap_or_default();
-        let subs = self.subscriptions();
+        let mut subs = self.subscriptions();
+        subs.retain(|sub| sub.sink != STDOUT);
         let jobs = subs.iter().flat_map(pending);
         jobs.map(|job| job.launch.id).collect()
     }
@@ -405,10 +421,13 @@ impl Store {
     }
 }
 
-fn fill(subs: &OwnedFd, name: &str, bytes: &[u8]) -> io::Result<()> {
+fn fill(subs: &OwnedFd, name: &str, bytes: &[u8], secret: Option<&str>) -> io::Result<()> {
     let dir = fsx::open_dir_at(subs, name)?;
     for part in PARTS {
         fsx::make_dir_at(&dir, part)?;
+    }
+    if let Some(secret) = secret {
+        files::write_new(&dir, "secret", format!("{secret}\n").as_bytes())?.sync_all()?;
     }
     files::write_new(&dir, "sub.json", bytes)?.sync_all()?;
     fsx::sync_dir(&dir)

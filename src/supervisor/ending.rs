@@ -91,6 +91,8 @@ impl Supervisor {
         usage: Option<Usage>,
         evidence: &'static str,
     ) {
+        self.introduce_jobs();
+        self.news = true;
         let ended = (clock::wall(), clock::boottime());
         if let Some(output) = &mut self.jobs[index].output {
             output.follower = None;
@@ -152,6 +154,7 @@ impl Supervisor {
             };
             if live.commit(facts).is_ok() {
                 job.unwritten = None;
+                self.news = true;
             } else {
                 left = true;
             }

@@ -209,7 +209,9 @@ impl Supervisor {
             pid: killing.sender,
             program: killing.program,
         });
+        facts.during_call = true;
         drop(live.commit(&facts));
+        self.news = true;
     }
 }
 

@@ -71,6 +71,14 @@ impl Ledger {
         }
     }
 
+    /// The store, if a job has opened it.
+    pub(super) fn store(&self) -> Option<&Store> {
+        match &self.store {
+            Opened::Open(store) => Some(store),
+            _ => None,
+        }
+    }
+
     fn open(&mut self) -> Option<&Store> {
         if matches!(self.store, Opened::NotYet) {
             self.store = match Store::open(&self.settings, |name| std::env::var_os(name)) {

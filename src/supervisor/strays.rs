@@ -25,7 +25,7 @@ impl Supervisor {
             self.job_of(pid).is_some()
                 || (pid == self.shell.pid && self.shell.status.is_none())
                 || self.is_target(pid)
-                || is_supervisor(pid)
+                || self.is_helper(pid)
         };
         let mut children = proc::children(session::pid());
         children.retain(|&pid| {
@@ -39,7 +39,7 @@ impl Supervisor {
     pub(super) fn has_only_supervisors(&self) -> bool {
         proc::children(session::pid())
             .into_iter()
-            .all(is_supervisor)
+            .all(|pid| self.is_helper(pid))
     }
 
     /// Whether `pid` is a forked copy of the shell, or a launcher, that has yet to register.
@@ -80,7 +80,7 @@ impl Supervisor {
     pub(super) fn is_worth_a_record(&self, pid: i32) -> bool {
         if self.is_target(pid)
             || self.was_job(pid)
-            || is_supervisor(pid)
+            || self.is_helper(pid)
             || self.leftovers_at.is_some()
         {
             return false;
@@ -259,8 +259,12 @@ fn is_launcher(words: &[std::ffi::OsString]) -> bool {
     second.is_some_and(|word| word == invocation::LAUNCH || word == invocation::ADOPT)
 }
 
-/// Whether `pid` is a supervisor like this process, by the name it gave itself. (Its arguments may have
-/// been too short to hold the title.)
-fn is_supervisor(pid: i32) -> bool {
-    proc::comm(pid).is_some_and(|name| super::start::TITLE.starts_with(&name) && name.len() == 15)
+/// Whether `pid` is a supervisor like this process, or a helper of one, by the name it gave itself.
+/// (Its arguments may have been too short to hold the title.)
+pub(super) fn is_supervisor(pid: i32) -> bool {
+    let ours = |name: &str| {
+        let titles = [super::start::TITLE, crate::notify::deliver::TITLE];
+        name.len() == 15 && titles.iter().any(|title| title.starts_with(name))
+    };
+    proc::comm(pid).is_some_and(|name| ours(&name))
 }

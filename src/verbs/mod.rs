@@ -8,14 +8,18 @@ mod format;
 mod hook;
 mod kill;
 mod logs;
+mod notify;
 mod parse;
 mod ps;
 pub mod run;
 mod setup;
 mod show;
 mod wait;
+mod wait_follow;
+mod wait_notify;
 
 use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Parser;
@@ -78,6 +82,10 @@ fn dispatch(verb: Verb, hooks: Hooks) -> Result<u8> {
         }
         (Err(error), _) => return Err(error),
     };
+    if !matches!(verb, Verb::Run(_) | Verb::Parse(_) | Verb::Setup(_)) {
+        // What stayed behind is delivered by whoever comes next; that is us.
+        crate::notify::start::nudge(&context.stores());
+    }
     match verb {
         Verb::Hook(hook) => Ok(hook::hook(&context, &hook)),
         Verb::Run(run) => (hooks.run)(run::request(run)?),
@@ -86,6 +94,8 @@ fn dispatch(verb: Verb, hooks: Hooks) -> Result<u8> {
         Verb::Ps(ps) => ps::ps(&context, &ps),
         Verb::Show(show) => show::show(&context, &show),
         Verb::Logs(logs) => logs::logs(&context, &logs),
+        Verb::Notify(notify) => notify::notify(&context, &notify),
+        Verb::Wait(wait) if wait_notify::is_meant(&wait) => wait_notify::wait(&context, &wait),
         Verb::Wait(wait) => wait::wait(&context, &wait),
         Verb::Kill(kill) => kill::kill(&context, &kill),
     }
@@ -125,14 +135,43 @@ impl Context {
         Store::readers(&self.settings, |name| self.env(name))
     }
 
+    /// Says how a job ended. If that tells the agent of the job's own session, it is not told again:
+    /// once the words are out, not before.
+    pub(crate) fn report(&self, job: &JobView, say: impl FnOnce() -> Result<()>) -> Result<()> {
+        let ours = job.launch.session.is_some() && self.session() == job.launch.session;
+        let claim = if ours { store::told::claim(job) } else { None };
+        say()?;
+        if let Some(claim) = claim {
+            // A marker that cannot be written means a second notice, no failure.
+            drop(claim.done());
+        }
+        Ok(())
+    }
+
     /// Every job that is kept, the newest last.
     pub(crate) fn jobs(&self) -> Result<Vec<JobView>> {
         store::all_jobs(&self.stores())
     }
 
+    /// The state directory that new things go to, made if it is missing.
+    pub(crate) fn open_store(&self) -> Result<Store> {
+        Store::open(&self.settings, |name| self.env(name))
+    }
+
+    /// Where directories of jobs appear.
+    pub(crate) fn job_dirs(&self) -> Vec<PathBuf> {
+        let stores = self.stores();
+        stores.iter().map(Store::jobs_path).collect()
+    }
+
     /// The jobs of the caller's session that have not ended; of all sessions if there is none.
     pub(crate) fn running(&self) -> Result<Vec<JobView>> {
-        let session = self.session();
+        self.running_in(None)
+    }
+
+    /// The same for a session that may be named.
+    pub(crate) fn running_in(&self, session: Option<&str>) -> Result<Vec<JobView>> {
+        let session = session.map(str::to_owned).or_else(|| self.session());
         let mut jobs = self.jobs()?;
         jobs.retain(|job| {
             let ours = session.is_none() || job.launch.session == session;

@@ -30,20 +30,20 @@ pub(crate) fn wait(context: &Context, wait: &Wait) -> Result<u8> {
     if wait.any
         && let Some(first) = first_ended(&jobs)
     {
-        tell(first, wait.json)?;
+        tell(context, first, wait.json)?;
         return Ok(code(first));
     }
     let mut codes: Vec<Option<u8>> = vec![None; jobs.len()];
     for (job, code_of) in jobs.iter().zip(&mut codes) {
         if job.state.is_terminal() {
-            tell(job, wait.json)?;
+            tell(context, job, wait.json)?;
             *code_of = Some(code(job));
         }
     }
     let results = watch(&jobs)?;
     while let Some((place, result)) = next(&results, deadline) {
         let ended = super::ended(&jobs[place], result?)?;
-        tell(&ended, wait.json)?;
+        tell(context, &ended, wait.json)?;
         codes[place] = Some(code(&ended));
         if wait.any {
             return Ok(code(&ended));
@@ -107,12 +107,15 @@ fn first_ended(jobs: &[JobView]) -> Option<&JobView> {
     ended.min_by_key(|job| job.settled_at().map(str::to_owned))
 }
 
-fn tell(job: &JobView, json: bool) -> Result<()> {
-    if json {
-        message::out_json(&super::show::facts(job))
-    } else {
-        message::out(&format!("{}\n", sentence(&row(job))))
-    }
+/// Says how a job ended, to the agent of its session among others.
+pub(crate) fn tell(context: &Context, job: &JobView, json: bool) -> Result<()> {
+    context.report(job, || {
+        if json {
+            message::out_json(&super::show::facts(job))
+        } else {
+            message::out(&format!("{}\n", sentence(&row(job))))
+        }
+    })
 }
 
 /// The code of one job that has ended.
@@ -121,7 +124,7 @@ pub(crate) fn code(job: &JobView) -> u8 {
 }
 
 /// The first that is not 0, in the order given.
-fn overall(codes: impl Iterator<Item = u8>) -> u8 {
+pub(crate) fn overall(codes: impl Iterator<Item = u8>) -> u8 {
     let mut codes = codes;
     codes.find(|&code| code != 0).unwrap_or(0)
 }

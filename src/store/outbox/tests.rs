@@ -43,7 +43,7 @@ fn a_claim_is_one_at_a_time_and_comes_back() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(dir.path());
     let sub = standing("one");
-    store.subscribe(&sub).unwrap();
+    store.subscribe(&sub, None).unwrap();
     assert!(store.has_subscriptions());
     let job = job(&store, None, 0, false);
     let eid = exit_event(job.id());
@@ -80,7 +80,7 @@ fn a_claim_is_one_at_a_time_and_comes_back() {
 fn a_killed_claimer_leaves_nothing_stale() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(dir.path());
-    store.subscribe(&standing("one")).unwrap();
+    store.subscribe(&standing("one"), None).unwrap();
     let job = job(&store, None, 0, false);
     let eid = exit_event(job.id());
     let claim = store.claim("one", &eid).unwrap().unwrap();
@@ -114,7 +114,7 @@ fn what_is_wanted() {
     let mut asked = standing("asked");
     asked.standing = false;
     for sub in [&all, &session, &failures, &asked] {
-        store.subscribe(sub).unwrap();
+        store.subscribe(sub, None).unwrap();
     }
     let ours = job(&store, Some("s"), 0, false);
     let other = job(&store, Some("t"), 3, false);
@@ -153,24 +153,29 @@ fn subscriptions_come_and_go() {
     assert!(!store.has_subscriptions() && store.subscriptions().is_empty());
     let mut sub = standing("a");
     sub.standing = false;
-    store.subscribe(&sub).unwrap();
-    store.subscribe(&sub).unwrap();
+    store.subscribe(&sub, None).unwrap();
+    store.subscribe(&sub, None).unwrap();
     let job = job(&store, None, 0, false);
     store.want("a", job.id()).unwrap();
     let eid = exit_event(job.id());
     store.claim("a", &eid).unwrap().unwrap().done().unwrap();
     sub.standing = true;
-    store.subscribe(&sub).unwrap();
+    store.subscribe(&sub, None).unwrap();
     assert!(store.subscription("a").unwrap().standing);
     assert!(pending(&store, &sub).is_empty(), "the markers stay");
-    assert!(store.subscribe(&sub).is_err(), "twice");
+    assert!(store.subscribe(&sub, None).is_err(), "twice");
     for bad in ["", ".x", "-x", "a/b", "..", "a b", "é"] {
-        assert!(store.subscribe(&standing(bad)).is_err(), "{bad}");
+        assert!(store.subscribe(&standing(bad), None).is_err(), "{bad}");
         assert!(!store.unsubscribe(bad).unwrap(), "{bad}");
     }
-    let path = store.write_secret("a", "whsec_x").unwrap();
+    store
+        .subscribe(&standing("keyed"), Some("whsec_x"))
+        .unwrap();
+    let path = store.subscription("keyed").unwrap().secret_file.unwrap();
     use std::os::unix::fs::MetadataExt;
     assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "whsec_x\n");
+    assert!(store.unsubscribe("keyed").unwrap());
     assert!(store.unsubscribe("a").unwrap() && !store.unsubscribe("a").unwrap());
     let subs = dir.path().join("state/v1/subs");
     assert_eq!(std::fs::read_dir(subs).unwrap().count(), 0);
@@ -180,7 +185,7 @@ fn subscriptions_come_and_go() {
 fn markers_go_with_their_job() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(dir.path());
-    store.subscribe(&standing("a")).unwrap();
+    store.subscribe(&standing("a"), None).unwrap();
     let (removed, kept) = (job(&store, None, 0, false), job(&store, None, 0, false));
     for job in [&removed, &kept] {
         let eid = exit_event(job.id());

@@ -6,15 +6,18 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
-use crate::job::{How, JobId};
+use crate::job::JobId;
 use crate::notice;
-use crate::store::told::{self, ToldClaim};
+use crate::notify::agent;
+use crate::store::told::{self, Told, ToldClaim};
 use crate::store::{JobView, Store, Waited};
 use crate::text;
 use crate::verbs::Context;
 
 /// How long an end waits for others, so that what ends together is told together.
 const TOGETHER: Duration = Duration::from_millis(60);
+/// How long another teller is waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// Enough for a record to be read.
 const STACK: usize = 512 * 1024;
 /// At most so many ends are told in full at once.
@@ -50,18 +53,9 @@ pub(super) fn jobs_of(stores: &[Store], session: &str) -> Result<Jobs> {
     Ok(jobs)
 }
 
-/// Whether the agent should hear of this end: not of a foreground command, whose end it saw, not of
-/// what it ended itself, and not twice.
+/// Whether the agent should hear of this end: of what it has not seen, did not do, and was not told.
 fn is_news(job: &JobView) -> bool {
-    let Some(record) = &job.record else {
-        return false;
-    };
-    let by_itself = record
-        .data
-        .kill_requested
-        .as_ref()
-        .is_some_and(|kill| kill.session.is_some() && kill.session == job.launch.session);
-    job.launch.how != How::Foreground && !by_itself && !told::is_told(job)
+    job.record.is_some() && agent::is_no_news(job).is_none() && !told::is_told(job)
 }
 
 /// Ends that were claimed, with their text. Nobody else tells them until this is dropped.
@@ -76,7 +70,7 @@ impl Telling {
         let mut claims = Vec::new();
         let mut texts = Vec::new();
         for job in ended {
-            let (Some(claim), Some(record)) = (told::claim(job), &job.record) else {
+            let (Some(claim), Some(record)) = (patient_claim(job), &job.record) else {
                 continue;
             };
             claims.push(claim);
@@ -98,6 +92,18 @@ impl Telling {
     /// The agent has it. A marker that cannot be written means that it may hear of it again.
     pub(super) fn done(self) {
         self.claims.into_iter().for_each(|claim| drop(claim.done()));
+    }
+}
+
+/// Claims, or waits a little for somebody who holds the claim and may give it back.
+fn patient_claim(job: &JobView) -> Option<ToldClaim> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match told::try_claim(job) {
+            Ok(claim) => return Some(claim),
+            Err(Told::Now) if Instant::now() < end => thread::park_timeout(TOGETHER),
+            Err(_) => return None,
+        }
     }
 }
 
