@@ -59,8 +59,10 @@ pub enum Verb {
     Send(Send),
     Attach(Attach),
     Top(Top),
+    Notify(Notify),
     Parse(Parse),
     Setup(Setup),
+    Hook(Hook),
     Doctor(Doctor),
     Init(Init),
     Completions(Completions),
@@ -235,10 +237,16 @@ Example:
   agent-sh wait web --for-port 3000 --timeout 60s
   agent-sh wait web --for-output 'ready in|error'
   agent-sh wait 7f3k --idle 30s
+  agent-sh wait 7f3k --notify dir:/home/you/events
+  agent-sh wait --follow --notify stdout
+
+With --notify the end is also delivered to sinks ('agent-sh notify add --help' lists them), and the verb ends \
+once that is done. What could not be delivered stays pending for the next agent-sh that runs.
 
 Exit codes: the job's own, 128+n after signal n, 125 when it is lost or unknown; of several jobs the first that \
 is not 0, in the order given; with --any that of the first to end. With --for-output, --for-port, --idle: 0 when \
-it happened, 1 when the job ended without it. 124 when --timeout is over; 2 wrong usage.")]
+it happened, 1 when the job ended without it. 124 when --timeout is over; 125 when a delivery was given up; \
+2 wrong usage.")]
 pub struct Wait {
     /// Ids, unique beginnings of one, names, or 'last'
     #[arg(value_name = "ID")]
@@ -264,6 +272,138 @@ pub struct Wait {
     /// Print records as JSON, one a line
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub tell: WaitTell,
+}
+
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Telling others")]
+pub struct WaitTell {
+    /// Deliver the end to this sink, or to the subscriber of this name; may be given more than once
+    #[arg(long, value_name = "SINK")]
+    pub notify: Vec<String>,
+    /// Who is told: the same subscriber is never told twice
+    #[arg(long = "as", value_name = "NAME", value_parser = name, requires = "notify")]
+    pub subscriber: Option<String>,
+    /// Go on with all jobs of the session, as they start and end
+    #[arg(long, conflicts_with_all = ["any", "jobs"])]
+    pub follow: bool,
+    /// The session whose jobs are meant, if not the caller's
+    #[arg(long, value_name = "KEY")]
+    pub session: Option<String>,
+    #[command(flatten)]
+    pub watch: Watching,
+    #[command(flatten)]
+    pub web: Webhook,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct Watching {
+    /// Tell of lines that match this regular expression, while the job runs
+    #[arg(long, value_name = "RE", value_parser = pattern)]
+    pub on_output: Option<String>,
+    /// Tell that a job that writes is alive, this often
+    #[arg(long, value_name = "DURATION", value_parser = settings::duration)]
+    pub heartbeat: Option<Duration>,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct Webhook {
+    /// The key that signs webhooks (whsec_…), in a file that only you can read
+    #[arg(long, value_name = "FILE")]
+    pub secret_file: Option<PathBuf>,
+    /// Webhooks may go to addresses of private networks
+    #[arg(long)]
+    pub allow_private: bool,
+}
+
+/// Say who is to be told when jobs end
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A subscription stands until it is removed: whatever job ends, its supervisor tells. What cannot be delivered \
+is tried again, and stays pending for the next agent-sh that runs.
+
+Example:
+  agent-sh notify add dir:/home/you/events
+  agent-sh notify list
+
+Exit codes: 0 done, 2 wrong usage, 125 no such subscription, not delivered, or agent-sh failed.")]
+pub struct Notify {
+    #[command(subcommand)]
+    pub what: NotifyWhat,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum NotifyWhat {
+    Add(NotifyAdd),
+    List(NotifyList),
+    Remove(NotifyName),
+    Test(NotifyTest),
+}
+
+/// Subscribe a sink to the ends of jobs
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Sinks:
+  dir:/DIRECTORY   one file EVENT.json per event, complete or not there
+  exec:/PROGRAM    the event on stdin; no shell, empty environment, 10 seconds
+  https://URL      a signed POST (Standard Webhooks); http:// only to this machine
+  unix:/SOCKET     one line to whoever listens, if it is yours
+  claude-code, codex, opencode, agentapi
+                   the agent that started the job, through its harness
+  auto             whichever of these started the job
+
+Example:
+  agent-sh notify add dir:/home/you/events --on failure
+  agent-sh notify add https://example.com/hook --as web --secret-file ~/.config/hook.key
+  agent-sh notify add auto --on-output 'listening on|error'
+
+Exit codes: 0 done, 2 wrong usage, 125 there is one of that name, or agent-sh failed.")]
+pub struct NotifyAdd {
+    /// Where events go
+    pub sink: String,
+    /// The name of the subscription; made from the sink unless given
+    #[arg(long = "as", value_name = "NAME", value_parser = name)]
+    pub subscriber: Option<String>,
+    /// Only jobs of this session
+    #[arg(long, value_name = "KEY")]
+    pub session: Option<String>,
+    /// Which ends
+    #[arg(long, value_name = "WHICH", default_value = "always")]
+    pub on: OnWord,
+    #[command(flatten)]
+    pub watch: Watching,
+    #[command(flatten)]
+    pub web: Webhook,
+}
+
+/// List subscriptions with what is pending, delivered and dead
+#[derive(Debug, Args)]
+pub struct NotifyList {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Remove a subscription; nothing more is delivered to it
+#[derive(Debug, Args)]
+pub struct NotifyName {
+    /// The name of the subscription
+    pub name: String,
+}
+
+/// Send a test event now, and say what became of it
+#[derive(Debug, Args)]
+pub struct NotifyTest {
+    /// The name of the subscription
+    pub name: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OnWord {
+    Success,
+    Failure,
+    Always,
 }
 
 impl Wait {
@@ -404,6 +544,95 @@ pub struct Setup {
 #[derive(Debug, Subcommand)]
 pub enum SetupWhat {
     Shims(Shims),
+    #[command(name = "claude-code")]
+    ClaudeCode(ClaudeCode),
+    Opencode(Opencode),
+}
+
+/// Answer an event of a harness; 'setup' puts this into its settings
+#[derive(Debug, Args)]
+#[command(after_help = "\
+What the harness says of the event comes as JSON on stdin. Trouble of ours never ends a session: unknown \
+harnesses and events, and a state that cannot be read, end with 0.
+
+claude-code: SessionStart, UserPromptSubmit, Stop, SessionEnd, and Wait, which stays until a job has ended.
+opencode: Wait, which tells every end as a line of JSON on stdout and reads 'told' as the answer.
+
+Example:
+  echo '{\"session_id\":\"0c6e\"}' | agent-sh hook claude-code SessionStart
+
+Exit codes: 0, or 2 where that wakes the session with the text on stderr.")]
+pub struct Hook {
+    /// Which harness calls
+    pub harness: String,
+    /// The event, as the harness names it
+    pub event: String,
+    /// What later versions may add
+    #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub more: Vec<OsString>,
+}
+
+/// Set up Claude Code and its Agent SDK: the shell, and hooks that tell it when a job has ended
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Merges into a settings file and leaves everything else in it as it is, to the byte. A second run changes nothing. \
+--undo restores the file as it was; if you have edited it since, only our parts leave. Sessions that run already \
+take it up when they are started again.
+
+Example:
+  agent-sh setup claude-code
+  agent-sh setup claude-code --project --undo
+  claude --settings \"$(agent-sh setup claude-code --print)\"
+
+Exit codes: 0 done (also when nothing was to do), 2 wrong usage, 125 the file cannot be changed or agent-sh failed.")]
+pub struct ClaudeCode {
+    /// Your own settings: ~/.claude/settings.json, or below CLAUDE_CONFIG_DIR (the default)
+    #[arg(long, group = "scope")]
+    pub user: bool,
+    /// The settings of this project: .claude/settings.json, which others may share
+    #[arg(long, group = "scope")]
+    pub project: bool,
+    /// Your own settings for this project: .claude/settings.local.json
+    #[arg(long, group = "scope")]
+    pub local: bool,
+    /// The shell to stand in for: bash or zsh; else the one in SHELL, else bash
+    #[arg(long, value_name = "NAME", value_parser = ["bash", "zsh"])]
+    pub shell: Option<String>,
+    #[command(flatten)]
+    pub how: How,
+}
+
+/// Set up OpenCode: the shell, and a plugin that tells a session when a job has ended
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Sets 'shell' in its configuration, which otherwise stays as it is, to the byte, and adds one file to its plugins. \
+A second run changes nothing; --undo takes both back.
+
+Example:
+  agent-sh setup opencode
+  agent-sh setup opencode --project --undo
+
+Exit codes: 0 done (also when nothing was to do), 2 wrong usage, 125 a file cannot be changed or agent-sh failed.")]
+pub struct Opencode {
+    /// Your own configuration: ~/.config/opencode (the default)
+    #[arg(long, group = "place")]
+    pub user: bool,
+    /// The configuration of this project: opencode.json and .opencode/plugin
+    #[arg(long, group = "place")]
+    pub project: bool,
+    #[command(flatten)]
+    pub how: How,
+}
+
+/// What every setup of a harness takes.
+#[derive(Debug, Args)]
+pub struct How {
+    /// Write nothing: print the settings to stdout, and say what would be done
+    #[arg(long)]
+    pub print: bool,
+    /// Take back what setup did
+    #[arg(long)]
+    pub undo: bool,
 }
 
 /// Make a directory of links (sh bash zsh dash nohup setsid agent-sh) for the front of PATH
@@ -483,6 +712,22 @@ pub fn signal(text: &str) -> Result<i32, String> {
         .parse::<nix::sys::signal::Signal>()
         .map(|signal| signal as i32)
         .map_err(|_| wrong())
+}
+
+/// A regular expression that can be used.
+fn pattern(text: &str) -> Result<String, String> {
+    match regex::Regex::new(text) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(error) => {
+            let lines = error.to_string();
+            Err(lines
+                .lines()
+                .last()
+                .unwrap_or("cannot be read")
+                .trim()
+                .to_owned())
+        }
+    }
 }
 
 /// A name must not look like an option, hide another job, or upset a terminal.

@@ -6,6 +6,10 @@ use std::os::unix::ffi::OsStrExt;
 /// Hidden first arguments, written by `rewrite` into the shell's text.
 pub const LAUNCH: &str = "@agent-sh-launch";
 pub const ADOPT: &str = "@agent-sh-adopt";
+/// Hidden first arguments of helpers that we start ourselves: deliver what is pending (with the state
+/// directory, and a job to follow), become a hook's program (with its path).
+pub const DELIVER: &str = "@agent-sh-deliver";
+pub const HOOK_PROGRAM: &str = "@agent-sh-exec";
 
 /// The program's own name.
 pub const OWN_NAME: &str = "agent-sh";
@@ -26,10 +30,12 @@ pub const VERBS: &[&str] = &[
     "send",
     "attach",
     "top",
+    "notify",
     "events",
     "gc",
     "parse",
     "setup",
+    "hook",
     "doctor",
     "init",
     "completions",
@@ -45,6 +51,10 @@ pub enum Role {
     Adopt(Vec<OsString>),
     /// An interposed `nohup` or `setsid`, with its words.
     Interpose(Interposed, Vec<OsString>),
+    /// Deliver what is pending: the state directory, and maybe a job to follow.
+    Deliver(Vec<OsString>),
+    /// Become the program of a hook.
+    HookProgram(OsString),
     /// A verb of ours; the arguments as they came.
     Verb,
     Shell(ShellCall),
@@ -108,6 +118,8 @@ pub fn read(
     match rest.first().and_then(|arg| arg.to_str()) {
         Some(LAUNCH) => return Role::Launch(rest[1..].to_vec()),
         Some(ADOPT) => return Role::Adopt(rest[1..].to_vec()),
+        Some(DELIVER) => return Role::Deliver(rest[1..].to_vec()),
+        Some(HOOK_PROGRAM) if rest.len() == 2 => return Role::HookProgram(rest[1].clone()),
         _ => {}
     }
     let name = base_name(&argv0);

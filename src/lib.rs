@@ -21,10 +21,13 @@ pub mod cli;
 pub mod error;
 pub mod front;
 pub mod handoff;
+pub(crate) mod harness;
 pub mod invocation;
 pub mod job;
 pub mod launcher;
 pub mod message;
+pub mod notice;
+pub mod notify;
 pub mod plan;
 pub mod record;
 pub mod rewrite;
@@ -71,6 +74,8 @@ pub fn run(args: Vec<OsString>) -> u8 {
         Role::Interpose(what, words) => {
             launcher::interpose(what, &words, front::nested_supervisor())
         }
+        Role::Deliver(words) => notify::deliver::main(&words),
+        Role::HookProgram(program) => notify::become_hook(&program),
         Role::Verb => verbs::main(
             args,
             Hooks {

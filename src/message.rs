@@ -48,6 +48,13 @@ pub fn out_bytes(bytes: &[u8]) -> Result<()> {
         .map_err(|source| Error::sys(STDOUT, source))
 }
 
+/// Text for a harness that reads our stderr: as it is, and the caller must know whether it went out.
+pub fn err(text: &str) -> Result<()> {
+    let mut stderr = io::stderr().lock();
+    let written = stderr.write_all(text.as_bytes());
+    written.map_err(|source| Error::sys("write to stderr", source))
+}
+
 /// One JSON value, on one line.
 pub fn out_json(value: &serde_json::Value) -> Result<()> {
     out(&format!("{value}\n"))

@@ -8,6 +8,7 @@
 //! has no checksum: a rename publishes it whole, JSON that was cut short never parses, and a flipped
 //! bit on a disk is the file system's business.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
@@ -35,6 +36,9 @@ pub const SCHEMA_URI: &str = "urn:agent-sh:schema:job-exited:1";
 const LONGEST_COMMAND: usize = 8 * 1024;
 /// The longest tail of output in a record.
 pub const LONGEST_TAIL: usize = 2 * 1024;
+
+/// What the tail says of itself: bytes of the job, not words of ours.
+pub const ORIGIN: &str = "job-output";
 
 /// The same instant on both clocks: wall time for people, boot time for durations.
 pub type Moment = (SystemTime, Duration);
@@ -149,6 +153,9 @@ pub struct Launch {
     pub ignored_settings: Vec<String>,
     #[serde(default)]
     pub version: String,
+    /// What its harness can be reached by, beside the session: addresses and directories, no secrets.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub wake: BTreeMap<String, String>,
     #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
@@ -262,6 +269,9 @@ pub struct KillIntent {
     pub signal: i32,
     /// RFC 3339.
     pub at: String,
+    /// The session of whoever asked: an end that an agent asked for is no news to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
 }
 
 /// Who sent the signal that ended it, as the kernel told (siginfo).
@@ -308,6 +318,8 @@ pub struct ExitFacts {
     pub killed_by: Option<KilledBy>,
     /// The end of its output; made safe and cut here.
     pub tail: Option<String>,
+    /// Whether the call that started it had not returned yet.
+    pub during_call: bool,
     pub degraded: Vec<String>,
 }
 
@@ -332,6 +344,7 @@ impl ExitFacts {
             kill_requested: None,
             killed_by: None,
             tail: None,
+            during_call: false,
             degraded: Vec::new(),
         }
     }

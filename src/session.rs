@@ -2,6 +2,7 @@
 //!
 //! Pure. The last resort, the harness process among the ancestors, is the caller's to look for.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 /// Names that carry a conversation's key, the most explicit first, with the harness that sets them.
@@ -60,6 +61,35 @@ pub fn harness(env: impl Fn(&str) -> Option<OsString>) -> Option<&'static str> {
             .iter()
             .find_map(|&(name, harness)| is_set(name).then_some(harness))
     })
+}
+
+/// Names that help to reach a harness later: processes, directories, addresses. Never a password.
+const WAKE: [&str; 12] = [
+    "AGENTAPI_PORT",
+    "AGENTAPI_URL",
+    "CLAUDE_CODE_ENTRYPOINT",
+    "CLAUDE_CONFIG_DIR",
+    "CLAUDE_PID",
+    "CODEX_HOME",
+    "CODEX_SESSION_ID",
+    "OPENCODE_PID",
+    "OPENCODE_PORT",
+    "OPENCODE_SERVER_URL",
+    "OPENCODE_SESSION_ID",
+    "OPENCODE_URL",
+];
+
+/// What of the environment a wake-up will need, kept in the launch. An address with a password in it
+/// is left out.
+pub fn wake(env: impl Fn(&str) -> Option<OsString>) -> BTreeMap<String, String> {
+    let kept = |name: &&str| {
+        let value = env(name)?.into_string().ok()?;
+        let plain =
+            !value.is_empty() && value.len() <= 1024 && !value.chars().any(char::is_control);
+        let open = !(name.ends_with("URL") && value.contains('@'));
+        (plain && open).then(|| ((*name).to_owned(), value))
+    };
+    WAKE.iter().filter_map(kept).collect()
 }
 
 /// What the agent asked for, out of the text that its harness made of it: Claude Code puts every

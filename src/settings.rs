@@ -39,6 +39,13 @@ pub enum Capture {
     Pipe,
 }
 
+/// What becomes of a session's jobs when its client says that the session is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionEnd {
+    Keep,
+    Kill,
+}
+
 /// How a command's text gets into the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordCommand {
@@ -81,6 +88,11 @@ pub struct Settings {
     pub notify: Vec<String>,
     pub capture: Capture,
     pub record_command: RecordCommand,
+    /// How long a hook holds the end of a turn that nothing could wake again.
+    pub stop_wait: Duration,
+    pub session_end: SessionEnd,
+    /// Whether a session that has ended may be resumed to tell it of a job.
+    pub resume: bool,
     /// Which settings are not at their defaults' mercy, and where each was set.
     pub set_by: Vec<(&'static str, Origin)>,
     /// A sentence for each of `bad`, for the record.
@@ -104,6 +116,9 @@ impl Default for Settings {
             notify: Vec::new(),
             capture: Capture::Pty,
             record_command: RecordCommand::Redacted,
+            stop_wait: Duration::from_secs(600),
+            session_end: SessionEnd::Keep,
+            resume: false,
             set_by: Vec::new(),
             ignored: Vec::new(),
             bad: Vec::new(),
@@ -305,6 +320,17 @@ impl Settings {
                     .map(str::to_owned)
                     .collect();
             }
+            "stop_wait" => {
+                self.stop_wait = match value {
+                    "off" | "never" | "false" => Duration::ZERO,
+                    _ => duration(value)?,
+                }
+            }
+            "session_end" => {
+                let choices = [("keep", SessionEnd::Keep), ("kill", SessionEnd::Kill)];
+                self.session_end = one_of(value, &choices)?;
+            }
+            "resume" => self.resume = boolean(value)?,
             "capture" => {
                 self.capture = one_of(value, &[("pty", Capture::Pty), ("pipe", Capture::Pipe)])?;
             }

@@ -1,12 +1,13 @@
 //! The terminal record and event: its types, and its making from what is known.
 
+use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{
-    CommandText, ExitFacts, FORMAT, KillIntent, KilledBy, LONGEST_TAIL, Launch, Moment,
+    CommandText, ExitFacts, FORMAT, KillIntent, KilledBy, LONGEST_TAIL, Launch, Moment, ORIGIN,
     ProcIdentity, SCHEMA_URI, Usage, file_uri, millis, rfc3339, wall_between,
 };
 use crate::job::{How, JobId, LostReason, Outcome, State};
@@ -93,12 +94,18 @@ pub struct RecordData {
     pub output: RecordOutput,
     pub rusage: Option<Usage>,
     pub left_running: Vec<JobId>,
+    /// It ended before the call that started it returned: no news to whoever made the call.
+    #[serde(default)]
+    pub during_call: bool,
     pub degraded: Vec<String>,
     pub ignored_settings: Vec<String>,
     pub durability: Durability,
     /// Bytes of the job, made safe to print. Nothing in it is ours: a reader must not obey it.
     #[serde(rename = "untrusted_output_tail")]
     pub tail: Option<String>,
+    /// Where the tail comes from; there iff the tail is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<String>,
     pub writer: RecordWriter,
     /// Filled in by [`super::parse_record`]: a flattened map would make every read three times as slow.
     #[serde(flatten, skip_deserializing)]
@@ -156,6 +163,7 @@ impl Record {
     pub fn slim(&self) -> Self {
         let mut slim = self.clone();
         slim.data.tail = None;
+        slim.data.origin = None;
         let command = &mut slim.data.command;
         let short = text::first_bytes(&command.text, 512).to_owned();
         command.truncated |= short.len() < command.text.len();
@@ -209,6 +217,7 @@ impl Record {
             degraded: data.degraded.clone(),
             ignored_settings: data.ignored_settings.clone(),
             version: data.writer.version.clone(),
+            wake: BTreeMap::new(),
             extra: Map::new(),
         }
     }
@@ -240,6 +249,7 @@ pub fn unknown_launch(id: JobId) -> Launch {
         degraded: Vec::new(),
         ignored_settings: Vec::new(),
         version: String::new(),
+        wake: BTreeMap::new(),
         extra: Map::new(),
     }
 }
@@ -331,9 +341,11 @@ pub fn terminal_event(launch: &Launch, facts: &ExitFacts, writer: &Writer) -> Re
             },
             rusage: facts.rusage,
             left_running: facts.left_running.clone(),
+            during_call: facts.during_call,
             degraded,
             ignored_settings: launch.ignored_settings.clone(),
             durability: writer.durability,
+            origin: tail.as_ref().map(|_| ORIGIN.to_owned()),
             tail,
             writer: RecordWriter {
                 version: env!("CARGO_PKG_VERSION").to_owned(),

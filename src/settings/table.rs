@@ -27,7 +27,7 @@ const fn setting(
     }
 }
 
-pub const SETTINGS: [Setting; 13] = [
+pub const SETTINGS: [Setting; 16] = [
     setting(
         "state",
         "AGENT_SH_STATE",
@@ -105,6 +105,24 @@ pub const SETTINGS: [Setting; 13] = [
         "AGENT_SH_RECORD_COMMAND",
         "`redacted`, `full`: how a command's text gets into the record",
         "`redacted`",
+    ),
+    setting(
+        "stop_wait",
+        "AGENT_SH_STOP_WAIT",
+        "a duration, `off`: how long the end of a turn waits for jobs where nothing could wake the agent later",
+        "`10m`",
+    ),
+    setting(
+        "session_end",
+        "AGENT_SH_SESSION_END",
+        "`keep`, `kill`: what becomes of a session's jobs when its client says that it is over",
+        "`keep`",
+    ),
+    setting(
+        "resume",
+        "AGENT_SH_RESUME",
+        "`1`, `0`: a session that has ended may be resumed to tell it of a job",
+        "`0`",
     ),
 ];
 

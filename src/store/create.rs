@@ -86,6 +86,7 @@ impl Store {
             degraded: draft.degraded,
             ignored_settings: draft.ignored_settings,
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            wake: draft.wake,
             extra: serde_json::Map::new(),
         };
         launch.degraded.extend(self.degraded.iter().cloned());

@@ -58,7 +58,7 @@ impl Store {
         }
     }
 
-    fn label(&self, id: &JobId) -> Option<LaunchLabel> {
+    pub(super) fn label(&self, id: &JobId) -> Option<LaunchLabel> {
         match files::read_below(&self.jobs, id.as_str(), "run.json").ok()? {
             Content::Bytes(bytes, _) => serde_json::from_slice(&bytes).ok(),
             _ => None,

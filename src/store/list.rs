@@ -28,10 +28,15 @@ pub fn jobs_since(stores: &[Store], ended_within: Option<Duration>) -> Result<Ve
     for store in stores {
         jobs.extend(store.list(ended_within)?);
     }
+    sort(&mut jobs);
+    Ok(jobs)
+}
+
+/// The newest last.
+pub(super) fn sort(jobs: &mut [JobView]) {
     jobs.sort_by(|a, b| {
         (&a.launch.started_at, &a.launch.id).cmp(&(&b.launch.started_at, &b.launch.id))
     });
-    Ok(jobs)
 }
 
 impl Store {

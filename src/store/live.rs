@@ -51,6 +51,7 @@ pub struct Draft {
     pub started: Option<Moment>,
     pub degraded: Vec<String>,
     pub ignored_settings: Vec<String>,
+    pub wake: std::collections::BTreeMap<String, String>,
 }
 
 impl Draft {
@@ -73,6 +74,7 @@ impl Draft {
             started: None,
             degraded: Vec::new(),
             ignored_settings: Vec::new(),
+            wake: std::collections::BTreeMap::new(),
         }
     }
 }

@@ -10,6 +10,9 @@
 //!                     stopped       there while the job is stopped
 //!                     event.<n>.json  what else is to be told of it
 //!         v1/names/   an empty file `name~id` for each job with a name
+//!                     told          the agent of its session knows of its end
+//!         v1/subs/    who is to be told of ends, and who was (see `outbox`)
+//!         v1/waiters/ who waits for the jobs of a session, on behalf of its agent
 //!         v1/tmp/     jobs that are being made; their lease is held
 //!         v1/.trash/  jobs that are being removed
 //!         v1/events.index  the order of events, as readers first saw them
@@ -29,14 +32,17 @@ mod list;
 mod live;
 mod probe;
 mod reader;
+pub mod outbox;
 mod root;
 mod sweep;
 #[cfg(test)]
 mod tests;
 mod timeline;
 mod times;
+pub mod told;
 mod transcript;
 mod view;
+mod waiter;
 
 use std::ffi::OsString;
 use std::io;
@@ -55,6 +61,7 @@ pub use reader::{Chunk, Reading, TranscriptReader};
 pub use times::Mark;
 pub use transcript::Transcript;
 pub use view::{JobView, Waited, wait_any};
+pub use waiter::{Arrivals, Waiter};
 
 use crate::error::{Error, Result};
 use crate::job::JobId;
@@ -188,6 +195,15 @@ impl Store {
             Err(why) => why,
         };
         Some((path, why))
+    }
+
+    /// The store in this very directory, which must be there.
+    pub fn at(path: &Path) -> Result<Self> {
+        let refused = |why| Error::NoState {
+            tried: vec![(path.to_owned(), why)],
+        };
+        let dir = fsx::open_dir(path).map_err(|error| refused(crate::error::cause(&error)))?;
+        Self::below(path.to_owned(), &dir, false).map_err(refused)
     }
 
     fn below(path: PathBuf, dir: &OwnedFd, make: bool) -> std::result::Result<Self, String> {

@@ -18,7 +18,7 @@ use crate::job::JobId;
 use crate::sys::{clock, fsx, lock};
 
 /// What is being made or removed for so long was left behind by a crash.
-const ABANDONED: Duration = Duration::from_secs(3600);
+pub(super) const ABANDONED: Duration = Duration::from_secs(3600);
 /// So long a removed record can still be read by those who had opened its job.
 const LAST_LOOK: Duration = Duration::from_secs(60);
 /// What stays for that time.
@@ -55,6 +55,7 @@ impl Store {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             Err(error) => return Err(failed(error)),
         }
+        self.forget_markers(id);
         empty(&dir, &RECORD).map_err(failed)?;
         Ok(true)
     }
@@ -83,7 +84,7 @@ impl Store {
                 }
             }
         }
-        Ok(swept)
+        Ok(swept + self.sweep_outbox())
     }
 }
 
@@ -97,7 +98,7 @@ fn is_owned(dir: &OwnedFd) -> bool {
 }
 
 /// Unchanged for long. A clock that went back makes nothing old.
-fn is_old(stat: &FileStat, age: Duration) -> bool {
+pub(super) fn is_old(stat: &FileStat, age: Duration) -> bool {
     let changed = Duration::from_secs(stat.st_ctime.unsigned_abs());
     clock::wall()
         .duration_since(std::time::UNIX_EPOCH)

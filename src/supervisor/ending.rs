@@ -9,10 +9,14 @@ use crate::job::{LostReason, Outcome};
 use crate::record::{self, ExitFacts};
 use crate::sys::process::{self, ChangeKind, Usage};
 use crate::sys::{clock, proc};
+use crate::text;
 
 /// How often a record that the disk refuses is tried again, and for how long.
 const RETRY: Duration = Duration::from_secs(1);
 const GIVE_UP: Duration = Duration::from_secs(120);
+/// What of the transcript is looked at for the tail in the record; more than is kept, for escape
+/// sequences do not count.
+const TAIL: usize = 8 * 1024;
 /// From TERM to KILL for a job whose time is over.
 const TIMEOUT_GRACE: Duration = Duration::from_secs(5);
 
@@ -87,6 +91,8 @@ impl Supervisor {
         usage: Option<Usage>,
         evidence: &'static str,
     ) {
+        self.introduce_jobs();
+        self.news = true;
         let ended = (clock::wall(), clock::boottime());
         if let Some(output) = &mut self.jobs[index].output {
             output.follower = None;
@@ -114,6 +120,9 @@ impl Supervisor {
             if facts.kill_requested.is_some() {
                 leftover = KILLED_LEFTOVER;
             }
+            facts.during_call = self.phase != Phase::Released;
+            let tail = live.transcript().tail(TAIL);
+            facts.tail = (!tail.is_empty()).then(|| text::redact(&text::sanitize(&tail)));
             if live.commit(&facts).is_err() && !live.is_removed() {
                 job.unwritten = Some(Box::new(facts));
                 let now = clock::boottime();
@@ -147,6 +156,7 @@ impl Supervisor {
             };
             if live.commit(facts).is_ok() {
                 job.unwritten = None;
+                self.news = true;
             } else {
                 left = true;
             }
@@ -170,6 +180,7 @@ impl Supervisor {
                 by: by.to_owned(),
                 signal: libc::SIGTERM,
                 at: record::rfc3339(clock::wall()),
+                session: None,
             });
             libc::SIGTERM
         };

@@ -202,13 +202,16 @@ impl Supervisor {
             by: killing.by.to_owned(),
             signal: killing.signal,
             at: record::rfc3339(ended.0),
+            session: None,
         });
         facts.killed_by = (killing.sender > 0).then_some(KilledBy {
             signal: killing.signal,
             pid: killing.sender,
             program: killing.program,
         });
+        facts.during_call = true;
         drop(live.commit(&facts));
+        self.news = true;
     }
 }
 

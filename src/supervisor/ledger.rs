@@ -10,6 +10,7 @@ use crate::caller;
 use crate::handoff::{Address, RunJob, Work};
 use crate::job::How;
 use crate::record::CommandText;
+use crate::session;
 use crate::settings::Settings;
 use crate::store::{self, Draft, LiveJob, Prepared, Store};
 use crate::sys::clock;
@@ -69,6 +70,14 @@ impl Ledger {
     pub(super) fn refusal(&self) -> Option<&str> {
         match &self.store {
             Opened::Refused(why) => Some(why),
+            _ => None,
+        }
+    }
+
+    /// The store, if a job has opened it.
+    pub(super) fn store(&self) -> Option<&Store> {
+        match &self.store {
+            Opened::Open(store) => Some(store),
             _ => None,
         }
     }
@@ -175,6 +184,7 @@ impl Ledger {
             interactive: start.run.is_some_and(|run| run.interactive),
             degraded,
             ignored_settings: self.settings.ignored.clone(),
+            wake: session::wake(|name| std::env::var_os(name)),
         }
     }
 }

@@ -14,6 +14,7 @@ mod ending;
 mod foreground;
 mod jobs;
 mod ledger;
+mod news;
 mod run;
 mod start;
 mod strays;
@@ -157,6 +158,12 @@ pub(crate) struct Supervisor {
     /// `Some` iff a record is still to be written.
     retry_at: Option<Duration>,
     give_up_at: Option<Duration>,
+    /// How many of the jobs those who want to be told know of.
+    introduced: usize,
+    /// Something ended that somebody may want to hear of.
+    news: bool,
+    /// Helpers that carry news; no jobs, no strays.
+    helpers: Vec<i32>,
     buffer: Vec<u8>,
 }
 
@@ -172,8 +179,10 @@ pub fn supervise(work: Work) -> ! {
 impl Supervisor {
     fn tend(&mut self) {
         // The shell may have ended before the first wait.
+        self.introduce_jobs();
         self.look_at_children();
         self.settle();
+        self.spread_news();
         while !self.is_finished() {
             self.wait_and_handle();
         }
@@ -203,6 +212,7 @@ impl Supervisor {
         }
         self.look_at_clock();
         self.settle();
+        self.spread_news();
     }
 
     fn timeout(&self) -> EpollTimeout {

@@ -167,6 +167,9 @@ fn begin(mut work: Work, link: &mut FrontLink) -> std::io::Result<Supervisor> {
         affinity: work.affinity,
         retry_at: None,
         give_up_at: None,
+        introduced: 0,
+        news: false,
+        helpers: Vec::new(),
         buffer: vec![0; 64 * 1024],
     };
     drop(work.terminal);

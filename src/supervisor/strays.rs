@@ -25,6 +25,7 @@ impl Supervisor {
             self.job_of(pid).is_some()
                 || (pid == self.shell.pid && self.shell.status.is_none())
                 || self.is_target(pid)
+                || self.is_helper(pid)
         };
         let mut children = proc::own_children();
         children.retain(|&pid| {
@@ -38,7 +39,8 @@ impl Supervisor {
     /// Whether all that is left below us are supervisors of commands of their own (`agent-sh run`
     /// from within a job): they need nobody above them.
     pub(super) fn has_only_supervisors(&self) -> bool {
-        proc::own_children().into_iter().all(is_supervisor)
+        let mut children = proc::own_children().into_iter();
+        children.all(|pid| self.is_helper(pid))
     }
 
     /// Whether `pid` is a forked copy of the shell, or a launcher, that has yet to register.
@@ -79,7 +81,7 @@ impl Supervisor {
     pub(super) fn is_worth_a_record(&self, pid: i32) -> bool {
         if self.is_target(pid)
             || self.was_job(pid)
-            || is_supervisor(pid)
+            || self.is_helper(pid)
             || self.leftovers_at.is_some()
         {
             return false;
@@ -258,12 +260,14 @@ fn is_launcher(words: &[std::ffi::OsString]) -> bool {
     second.is_some_and(|word| word == invocation::LAUNCH || word == invocation::ADOPT)
 }
 
-/// Whether `pid` is a supervisor like this process, by the name it gave itself. (Its arguments may have
-/// been too short to hold the title.)
-fn is_supervisor(pid: i32) -> bool {
+/// Whether `pid` is a supervisor like this process, or a helper of one, by the name it gave itself.
+/// (Its arguments may have been too short to hold the title.)
+pub(super) fn is_supervisor(pid: i32) -> bool {
     proc::stat(pid).is_some_and(|stat| is_supervisor_name(stat.comm()))
 }
 
 fn is_supervisor_name(name: &[u8]) -> bool {
-    super::start::TITLE.as_bytes().starts_with(name) && name.len() == 15
+    let titles = [super::start::TITLE, crate::notify::deliver::TITLE];
+    let mut titles = titles.iter().map(|title| title.as_bytes());
+    name.len() == 15 && titles.any(|title| title.starts_with(name))
 }

@@ -171,6 +171,45 @@ impl Image {
     }
 }
 
+/// Starts a helper of ours as a child: a session of its own, nothing of ours on its streams. The
+/// caller is single-threaded.
+pub fn spawn_helper(image: &Image) -> io::Result<i32> {
+    spawn_sharing(&mut || {
+        drop(super::session::child_new_session());
+        child_become_helper(image)
+    })
+}
+
+/// The same, handed to init (or the nearest subreaper) at once: whoever starts it owes it nothing.
+/// That it cannot be started is no failure of its starter.
+pub fn spawn_orphan(image: &Image) {
+    let middle = spawn_sharing(&mut || {
+        drop(super::session::child_new_session());
+        match child_fork() {
+            Ok(Forked::Child) => exit_now(child_become_helper(image)),
+            _ => 0,
+        }
+    });
+    if let Ok(pid) = middle {
+        wait_for(pid);
+    }
+}
+
+fn child_become_helper(image: &Image) -> i32 {
+    // SAFETY: a C string and a number.
+    let null = unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDWR) };
+    for fd in 0..3 {
+        // SAFETY: plain numbers; a failure leaves the stream as it is.
+        unsafe { libc::dup2(null, fd) };
+    }
+    if null > 2 {
+        // SAFETY: ours, and not used again.
+        unsafe { libc::close(null) };
+    }
+    drop(image.child_exec());
+    127
+}
+
 /// What a wait found out about a child, without consuming it.
 #[derive(Clone, Copy, Debug)]
 pub struct Change {

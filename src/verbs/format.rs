@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::job::{How, State};
 use crate::message::{Colour, Palette};
 use crate::text;
+pub(crate) use crate::text::{short_duration, signal_name, size};
 
 /// The width of a command where no terminal sets a limit.
 const COMMAND_IN_PIPE: usize = 120;
@@ -184,42 +185,6 @@ pub(crate) fn fit(label: &str, room: usize) -> String {
 /// How many columns a terminal gives a text.
 pub(crate) fn columns(text: &str) -> usize {
     unicode_width::UnicodeWidthStr::width(text)
-}
-
-/// `0.4s`, `12s`, `4m12s`, `2h05m`, `3d04h`.
-pub(crate) fn short_duration(time: Duration) -> String {
-    let seconds = time.as_secs();
-    match seconds {
-        0..10 => format!("{}.{}s", seconds, time.subsec_millis() / 100),
-        10..60 => format!("{seconds}s"),
-        60..3_600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
-        3_600..86_400 => format!("{}h{:02}m", seconds / 3_600, seconds / 60 % 60),
-        _ => format!("{}d{:02}h", seconds / 86_400, seconds / 3_600 % 24),
-    }
-}
-
-/// `TERM`, or the number of a signal without a name.
-pub(crate) fn signal_name(signal: i32) -> String {
-    match nix::sys::signal::Signal::try_from(signal) {
-        Ok(known) => known.as_str().trim_start_matches("SIG").to_owned(),
-        Err(_) => signal.to_string(),
-    }
-}
-
-/// `512 B`, `1.5 KiB`, `64.0 MiB`.
-pub(crate) fn size(bytes: u64) -> String {
-    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let mut value = bytes as f64;
-    let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    if unit == 0 {
-        format!("{bytes} B")
-    } else {
-        format!("{value:.1} {}", UNITS[unit])
-    }
 }
 
 #[cfg(test)]

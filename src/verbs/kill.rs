@@ -86,11 +86,13 @@ pub(crate) fn kill(context: &Context, kill: &Kill) -> Result<u8> {
             Err(error) => worst = worst.max(message::error(&error)),
         }
     }
+    let session = context.session();
+    let session = session.as_deref();
     // All at once: the grace of one must not delay the others.
     let results: Vec<Result<Report>> = std::thread::scope(|scope| {
         let threads: Vec<_> = jobs
             .iter()
-            .map(|job| scope.spawn(move || end(job, kill.signal, kill.grace)))
+            .map(|job| scope.spawn(move || end(job, kill.signal, kill.grace, "cli", session)))
             .collect();
         let failed = || Error::sys("end a job", io::Error::other("a thread of ours ended"));
         let joined = threads.into_iter().map(|t| t.join());
@@ -122,16 +124,23 @@ enum Report {
     Left(Vec<i32>, Option<io::Error>),
 }
 
-fn end(job: &JobView, signal: i32, grace: Duration) -> Result<Report> {
+fn end(
+    job: &JobView,
+    signal: i32,
+    grace: Duration,
+    by: &str,
+    session: Option<&str>,
+) -> Result<Report> {
     if job.state.is_terminal() {
         return Ok(Report::Before);
     }
     let mut tree = Tree::of(job)?;
     if !HARMLESS.contains(&signal) {
         let intent = KillIntent {
-            by: "cli".to_owned(),
+            by: by.to_owned(),
             signal,
             at: humantime::format_rfc3339_millis(clock::wall()).to_string(),
+            session: session.map(str::to_owned),
         };
         // A disk that takes no intent must not protect a job.
         job.request_kill(&intent).ok();
@@ -161,6 +170,15 @@ fn end(job: &JobView, signal: i32, grace: Duration) -> Result<Report> {
         Waited::Ended(ended) => Ok(Report::Ended(ended)),
         Waited::Gone | Waited::TimedOut => Ok(Report::Gone),
     }
+}
+
+/// Ends jobs without a word, each with its own thread: a hook has little time.
+pub(crate) fn end_quietly(jobs: &[JobView], grace: Duration, by: &str, session: &str) {
+    std::thread::scope(|scope| {
+        for job in jobs {
+            scope.spawn(move || drop(end(job, libc::SIGTERM, grace, by, Some(session))));
+        }
+    });
 }
 
 fn tell(job: &JobView, report: &Report, kill: &Kill) -> Result<u8> {

@@ -9,12 +9,14 @@ mod doctor;
 mod events;
 mod format;
 mod gc;
+mod hook;
 mod init;
 mod keys;
 mod kill;
 mod live;
 mod logs;
 mod man;
+mod notify;
 mod output;
 mod parse;
 mod ps;
@@ -26,10 +28,13 @@ mod terminal;
 mod top;
 mod typing;
 mod wait;
+mod wait_follow;
+mod wait_notify;
 mod watch;
 mod watcher;
 
 use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Parser;
@@ -132,14 +137,29 @@ fn dispatch(verb: Verb, hooks: Hooks) -> Result<u8> {
         Verb::Man(man) => return man::man(&man),
         other => other,
     };
-    let context = Context::read(hooks)?;
+    // A hook goes on with what is right in the settings: it must not break a session.
+    let context = match (Context::read(hooks), &verb) {
+        (Ok(context), _) => context,
+        (Err(error), Verb::Hook(_)) => {
+            message::error(&error);
+            return Ok(0);
+        }
+        (Err(error), _) => return Err(error),
+    };
+    if !matches!(verb, Verb::Run(_) | Verb::Parse(_) | Verb::Setup(_) | Verb::Init(_)) {
+        // What stayed behind is delivered by whoever comes next; that is us.
+        crate::notify::start::nudge(&context.stores());
+    }
     match verb {
+        Verb::Hook(hook) => Ok(hook::hook(&context, &hook)),
         Verb::Run(run) => run::run(&context, run),
         Verb::Parse(parse) => parse::parse(&context, &parse),
         Verb::Setup(setup) => setup::setup(&context, &setup),
         Verb::Ps(ps) => ps::ps(&context, &ps),
         Verb::Show(show) => show::show(&context, &show),
         Verb::Logs(logs) => logs::logs(&context, &logs),
+        Verb::Notify(notify) => notify::notify(&context, &notify),
+        Verb::Wait(wait) if wait_notify::is_meant(&wait) => wait_notify::wait(&context, &wait),
         Verb::Wait(wait) => wait::wait(&context, &wait),
         Verb::Kill(kill) => kill::kill(&context, &kill),
         Verb::Events(events) => events::events(&context, &events),
@@ -206,6 +226,19 @@ impl Context {
         Store::readers(&self.settings, |name| self.env(name))
     }
 
+    /// Says how a job ended. If that tells the agent of the job's own session, it is not told again:
+    /// once the words are out, not before.
+    pub(crate) fn report(&self, job: &JobView, say: impl FnOnce() -> Result<()>) -> Result<()> {
+        let ours = job.launch.session.is_some() && self.session() == job.launch.session;
+        let claim = if ours { store::told::claim(job) } else { None };
+        say()?;
+        if let Some(claim) = claim {
+            // A marker that cannot be written means a second notice, no failure.
+            drop(claim.done());
+        }
+        Ok(())
+    }
+
     /// Every job that is kept, the newest last.
     pub(crate) fn jobs(&self) -> Result<Vec<JobView>> {
         store::all_jobs(&self.stores())
@@ -214,6 +247,17 @@ impl Context {
     /// The jobs that have not ended, or ended within this time; others may be there too.
     pub(crate) fn recent(&self, ended_within: Duration) -> Result<Vec<JobView>> {
         store::jobs_since(&self.stores(), Some(ended_within))
+    }
+
+    /// The state directory that new things go to, made if it is missing.
+    pub(crate) fn open_store(&self) -> Result<Store> {
+        Store::open(&self.settings, |name| self.env(name))
+    }
+
+    /// Where directories of jobs appear.
+    pub(crate) fn job_dirs(&self) -> Vec<PathBuf> {
+        let stores = self.stores();
+        stores.iter().map(Store::jobs_path).collect()
     }
 
     /// The jobs of the caller's session that have not ended; of all sessions if there is none.

@@ -1,246 +1,130 @@
-//! `setup shims`: a directory of links for the front of PATH.
+//! `setup`: makes a harness call us. One file per harness; what each needs is known in `harness`.
 
-use std::ffi::OsStr;
-use std::fs;
-use std::io::ErrorKind;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, symlink};
+mod claude_code;
+mod opencode;
+mod shims;
+
 use std::path::{Path, PathBuf};
 
-use crate::cli::{Setup, SetupWhat, Shims};
-use crate::error::{Error, Result};
+use crate::cli::{How, Setup, SetupWhat};
+use crate::error::Result;
+use crate::harness::edit::{self, Change, Edit};
+use crate::harness::place;
 use crate::message;
-use crate::text::quote;
 use crate::verbs::Context;
 
-/// The names that a shim can stand for.
-const NAMES: [&str; 6] = ["sh", "bash", "zsh", "dash", "nohup", "setsid"];
-const OWN_NAME: &str = "agent-sh";
-
 pub(crate) fn setup(context: &Context, setup: &Setup) -> Result<u8> {
-    let SetupWhat::Shims(shims) = &setup.what;
-    let program = running_program()?;
-    let dir =
-        std::path::absolute(&shims.dir).map_err(|source| Error::io("find", &shims.dir, source))?;
-    if shims.undo {
-        undo(&dir, &program, shims)
+    match &setup.what {
+        SetupWhat::Shims(shims) => shims::setup(context, shims),
+        SetupWhat::ClaudeCode(given) => claude_code::setup(context, given),
+        SetupWhat::Opencode(given) => opencode::setup(context, given),
+    }
+}
+
+/// The links of ours that settings name: they stay where they are when the program moves.
+struct Links {
+    data: PathBuf,
+    program: PathBuf,
+}
+
+impl Links {
+    fn find(context: &Context) -> Result<Self> {
+        Ok(Self {
+            data: place::data_dir(|name| context.env(name))?,
+            program: place::running_program()?,
+        })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.data.join("bin").join(name)
+    }
+
+    /// Makes the links that are missing or lead elsewhere, and says so.
+    fn make(&self, names: &[&str], how: &How) -> Result<()> {
+        for name in names {
+            let link = self.path(name);
+            if how.print {
+                if !place::is_same_file(&link, &self.program) {
+                    message::say(format!(
+                        "would link '{}' to '{}'",
+                        link.display(),
+                        self.program.display()
+                    ));
+                }
+            } else if place::link(&self.program, &link)? {
+                message::say(format!(
+                    "linked '{}' to '{}'",
+                    link.display(),
+                    self.program.display()
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes links, unless settings of another kind still need them: a dangling shell is worse than
+    /// a link too many. What other setups left is told by their receipts.
+    fn remove_unused(&self, names: &[&str]) -> Result<()> {
+        if edit::any_receipt(&self.data) {
+            return Ok(());
+        }
+        for name in names {
+            let link = self.path(name);
+            if place::unlink(&link)? {
+                message::say(format!("removed '{}'", link.display()));
+            }
+        }
+        for dir in ["bin", "setup"] {
+            place::remove_empty(
+                &self.data.join(dir),
+                self.data.parent().unwrap_or(&self.data),
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Every name that a setup may link.
+const LINKS: [&str; 3] = ["agent-sh", "agent-sh-bash", "agent-sh-zsh"];
+
+/// What is to be done with a file, found out before anything is: a file that cannot be changed must
+/// not leave half a setup.
+fn plan_file(links: &Links, path: &Path, edit: &impl Edit, how: &How) -> Result<Change> {
+    if how.undo {
+        edit::plan_undo(&links.data, path, edit)
     } else {
-        make(context, &dir, &program, shims)
+        edit::plan_add(&links.data, path, edit)
     }
 }
 
-/// Where this program really is.
-fn running_program() -> Result<PathBuf> {
-    let link = Path::new("/proc/self/exe");
-    let program = fs::read_link(link).map_err(|source| Error::io("read", link, source))?;
-    if program.as_os_str().as_bytes().ends_with(b" (deleted)") || !program.is_file() {
-        return Err(Error::Failed {
-            text: format!("'{}' is gone while it runs", program.display()),
-            hint: Some("run the installed agent-sh again".to_owned()),
-        });
-    }
-    Ok(program)
-}
-
-/// What is to happen with one name of the directory.
-#[derive(Debug, PartialEq, Eq)]
-enum Found {
-    Nothing,
-    Ours,
-    Foreign,
-}
-
-fn look(link: &Path, program: &Path) -> Found {
-    let Ok(meta) = fs::symlink_metadata(link) else {
-        return Found::Nothing;
+/// Does it, and says so.
+fn change_file(change: &Change, how: &How) -> Result<()> {
+    let file = change.path.display();
+    let (needed, left, new) = (change.is_needed(), change.wanted.is_some(), change.is_new());
+    let done = match (how.undo, needed) {
+        (true, false) => format!("nothing of ours in '{file}'"),
+        (false, false) => format!("nothing to change in '{file}'"),
+        (true, true) if left => format!("take our settings out of '{file}'"),
+        (true, true) => format!("remove '{file}'"),
+        (false, true) if new => format!("write '{file}'"),
+        (false, true) => format!("add our settings to '{file}'"),
     };
-    let target = fs::read_link(link);
-    if meta.is_symlink() && (target.is_ok_and(|t| t == program) || is_same_file(link, program)) {
-        Found::Ours
-    } else {
-        Found::Foreign
+    if how.print {
+        let would = if needed { "would " } else { "" };
+        message::say(format!("{would}{done}"));
+        return Ok(());
     }
-}
-
-fn is_same_file(one: &Path, other: &Path) -> bool {
-    match (fs::metadata(one), fs::metadata(other)) {
-        (Ok(one), Ok(other)) => (one.dev(), one.ino()) == (other.dev(), other.ino()),
-        _ => false,
+    if how.undo {
+        change.undo()?;
+    } else if needed {
+        change.apply()?;
     }
-}
-
-/// Whether the machine has such a program besides us.
-fn exists_besides_us(name: &str, path: &OsStr, program: &Path) -> bool {
-    let usual = ["/usr/local/bin", "/usr/bin", "/bin"];
-    let listed = std::env::split_paths(path).filter(|dir| dir.is_absolute());
-    listed.chain(usual.map(PathBuf::from)).any(|dir| {
-        let file = dir.join(name);
-        fs::metadata(&file).is_ok_and(|meta| meta.is_file() && meta.mode() & 0o111 != 0)
-            && !is_same_file(&file, program)
-    })
-}
-
-fn make(context: &Context, dir: &Path, program: &Path, shims: &Shims) -> Result<u8> {
-    let path = context.env("PATH").unwrap_or_default();
-    let mut names: Vec<&str> = NAMES.to_vec();
-    names.retain(|name| exists_besides_us(name, &path, program));
-    names.push(OWN_NAME);
-    // All or nothing: a directory that is half someone else's is none of ours.
-    if let Some(name) = names
-        .iter()
-        .find(|name| look(&dir.join(name), program) == Found::Foreign)
-    {
-        return Err(Error::Failed {
-            text: format!(
-                "cannot link '{}': a file that is not ours is there",
-                dir.join(name).display()
-            ),
-            hint: Some("give a directory of its own".to_owned()),
-        });
-    }
-    if !shims.print {
-        fs::create_dir_all(dir).map_err(|source| Error::io("create", dir, source))?;
-    }
-    let mut made = 0;
-    for name in &names {
-        let link = dir.join(name);
-        if look(&link, program) == Found::Ours {
-            continue;
-        }
-        made += 1;
-        if !shims.print {
-            link_once(program, &link)?;
-        }
-    }
-    let verb = if shims.print { "would link" } else { "linked" };
-    message::say(format!(
-        "{verb} {made} of {} names in '{}' ({})",
-        names.len(),
-        dir.display(),
-        names.join(" ")
-    ));
-    message::out(&advice(dir, &names))?;
-    Ok(0)
-}
-
-fn link_once(program: &Path, link: &Path) -> Result<()> {
-    match symlink(program, link) {
-        Err(error)
-            if error.kind() == ErrorKind::AlreadyExists && look(link, program) == Found::Ours =>
-        {
-            Ok(())
-        }
-        result => result.map_err(|source| Error::io("link", link, source)),
-    }
-}
-
-/// The settings to make, as lines that a shell's profile can take.
-fn advice(dir: &Path, names: &[&str]) -> String {
-    let quoted = quote(dir.as_os_str().as_bytes());
-    let shell = ["bash", "zsh"].into_iter().find(|s| names.contains(s));
-    let path = format!("export PATH={quoted}:\"$PATH\"\n");
-    let Some(shell) = shell else {
-        return path;
-    };
-    let shell = quote(dir.join(shell).as_os_str().as_bytes());
-    format!(
-        "{path}\
-         # Claude Code, OpenCode, aider: the shell to call.\n\
-         export SHELL={shell}\n\
-         # Claude Code alone, if SHELL shall stay as it is:\n\
-         # export CLAUDE_CODE_SHELL={shell}\n"
-    )
-}
-
-fn undo(dir: &Path, program: &Path, shims: &Shims) -> Result<u8> {
-    let mut removed = Vec::new();
-    for name in NAMES.into_iter().chain([OWN_NAME]) {
-        let link = dir.join(name);
-        if look(&link, program) != Found::Ours {
-            continue;
-        }
-        if !shims.print {
-            fs::remove_file(&link).map_err(|source| Error::io("remove", &link, source))?;
-        }
-        removed.push(name);
-    }
-    let verb = if shims.print {
-        "would remove"
-    } else {
-        "removed"
-    };
-    let what = if removed.is_empty() {
-        "no link of ours".to_owned()
-    } else {
-        removed.join(" ")
-    };
-    message::say(format!("{verb} {what} in '{}'", dir.display()));
-    if !shims.print {
-        match fs::remove_dir(dir) {
-            Ok(()) => {}
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    ErrorKind::NotFound | ErrorKind::DirectoryNotEmpty | ErrorKind::NotADirectory
-                ) => {}
-            Err(source) => return Err(Error::io("remove", dir, source)),
-        }
-    }
-    Ok(0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn links_are_told_from_files_of_others() {
-        let dir = tempfile::tempdir().unwrap();
-        let program = dir.path().join("program");
-        fs::write(&program, "x").unwrap();
-        let at = |name: &str| dir.path().join(name);
-        symlink(&program, at("ours")).unwrap();
-        symlink(at("ours"), at("through")).unwrap();
-        symlink("/bin/sh", at("theirs")).unwrap();
-        symlink("/nowhere", at("dangling")).unwrap();
-        fs::write(at("file"), "y").unwrap();
-        fs::hard_link(&program, at("hard")).unwrap();
-        for (name, found) in [
-            ("ours", Found::Ours),
-            ("through", Found::Ours),
-            ("theirs", Found::Foreign),
-            ("dangling", Found::Foreign),
-            ("file", Found::Foreign),
-            // A second name of the program may be the only one: it is never ours to remove.
-            ("hard", Found::Foreign),
-            ("none", Found::Nothing),
-        ] {
-            assert_eq!(look(&at(name), &program), found, "{name}");
-        }
-    }
-
-    #[test]
-    fn a_shell_that_is_only_a_shim_does_not_count() {
-        let dir = tempfile::tempdir().unwrap();
-        let program = dir.path().join("agent-sh");
-        fs::write(&program, "x").unwrap();
-        symlink(&program, dir.path().join("no-such-shell")).unwrap();
-        let path = dir.path().as_os_str();
-        assert!(!exists_besides_us("no-such-shell", path, &program));
-        assert!(exists_besides_us("sh", path, &program));
-    }
-
-    #[test]
-    fn the_advice_survives_blanks() {
-        let text = advice(Path::new("/a b/shims"), &["sh", "bash", "agent-sh"]);
-        assert!(
-            text.starts_with("export PATH='/a b/shims':\"$PATH\"\n"),
-            "{text}"
-        );
-        assert!(text.contains("export SHELL='/a b/shims/bash'\n"), "{text}");
-        assert_eq!(
-            advice(Path::new("/s"), &["sh"]),
-            "export PATH=/s:\"$PATH\"\n"
-        );
-    }
+    message::say(match done.split_once(' ') {
+        Some(("take", rest)) => format!("took {rest}"),
+        Some(("remove", rest)) => format!("removed {rest}"),
+        Some(("write", rest)) => format!("wrote {rest}"),
+        Some(("add", rest)) => format!("added {rest}"),
+        _ => done,
+    });
+    Ok(())
 }

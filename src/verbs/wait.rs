@@ -36,7 +36,7 @@ pub(crate) fn wait(context: &Context, wait: &Wait) -> Result<u8> {
     let mut waiting = Waiting::begin(wait, jobs)?;
     while let Some((place, report)) = waiting.next()? {
         waiting.progress.clear();
-        tell(&waiting.jobs[place], &report, wait)?;
+        tell(context, &waiting.jobs[place], &report, wait)?;
         waiting.codes[place] = Some(report.code(&waiting.jobs[place]));
         // With a condition, the end of one job leaves the others to be hoped for.
         let decided = matches!(report, Report::Happened(_)) || !wait.has_condition();
@@ -213,25 +213,35 @@ impl Waiting {
     }
 }
 
-fn tell(job: &JobView, report: &Report, wait: &Wait) -> Result<()> {
+fn tell(context: &Context, job: &JobView, report: &Report, wait: &Wait) -> Result<()> {
     let id = &job.launch.id;
-    if wait.json {
+    if let Report::Happened(happened) = report {
+        if !wait.json {
+            return message::out(&format!("job {id} {}\n", happened.text));
+        }
         let mut facts = super::show::facts(job);
-        if let (Report::Happened(happened), Value::Object(facts)) = (report, &mut facts) {
+        if let Value::Object(facts) = &mut facts {
             facts.insert("happened".to_owned(), happened.text.clone().into());
             facts.insert("matched".to_owned(), happened.line.clone().into());
         }
         return message::out_json(&facts);
     }
-    match report {
-        Report::Ended => message::out(&format!("{}\n", sentence(&row(job)))),
-        Report::Happened(happened) => message::out(&format!("job {id} {}\n", happened.text)),
-        Report::EndedWithout => {
-            message::out(&format!("{}\n", sentence(&row(job))))?;
-            message::say(format!("job {id} ended without what was waited for"));
-            Ok(())
-        }
+    tell_end(context, job, wait.json)?;
+    if matches!(report, Report::EndedWithout) && !wait.json {
+        message::say(format!("job {id} ended without what was waited for"));
     }
+    Ok(())
+}
+
+/// Says how a job ended, to the agent of its session among others.
+pub(crate) fn tell_end(context: &Context, job: &JobView, json: bool) -> Result<()> {
+    context.report(job, || {
+        if json {
+            message::out_json(&super::show::facts(job))
+        } else {
+            message::out(&format!("{}\n", sentence(&row(job))))
+        }
+    })
 }
 
 /// The code of one job that has ended.
@@ -240,7 +250,7 @@ pub(crate) fn code(job: &JobView) -> u8 {
 }
 
 /// The first that is not 0, in the order given.
-fn overall(codes: impl Iterator<Item = u8>) -> u8 {
+pub(crate) fn overall(codes: impl Iterator<Item = u8>) -> u8 {
     let mut codes = codes;
     codes.find(|&code| code != 0).unwrap_or(0)
 }

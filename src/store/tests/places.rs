@@ -147,6 +147,7 @@ fn modes_do_not_depend_on_the_umask() {
                 by: "cli".to_owned(),
                 signal: 15,
                 at: String::new(),
+                session: None,
             })
             .unwrap();
         let other = store.create_job(draft()).unwrap();

@@ -84,6 +84,7 @@ fn every_record_fits_the_schema() {
             by: "cli".to_owned(),
             signal: 15,
             at: "now".to_owned(),
+            session: None,
         });
         facts.left_running = vec![job.id().clone()];
         job.commit(&facts).unwrap();
@@ -188,6 +189,7 @@ fn the_first_wish_to_kill_is_the_cause() {
         by: by.to_owned(),
         signal: 15,
         at: "2026-01-01T00:00:00.000Z".to_owned(),
+        session: None,
     };
     std::thread::scope(|scope| {
         for _ in 0..8 {

@@ -1,0 +1,158 @@
+//! The agent that started a job, reached through its harness. It is told of an end once, by whichever
+//! way is first: see `store::told`.
+
+use crate::job::How;
+use crate::record::Launch;
+use crate::store::JobView;
+use crate::store::told::{self, Told};
+
+use super::{Event, Sent};
+
+/// Which harness.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    ClaudeCode,
+    Codex,
+    OpenCode,
+    AgentApi,
+    /// The one that the job was started from.
+    Auto,
+}
+
+const WORDS: [(Kind, &str); 5] = [
+    (Kind::ClaudeCode, "claude-code"),
+    (Kind::Codex, "codex"),
+    (Kind::OpenCode, "opencode"),
+    (Kind::AgentApi, "agentapi"),
+    (Kind::Auto, "auto"),
+];
+
+impl Kind {
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        let found = WORDS.iter().find(|(kind, _)| *kind == self);
+        found.map_or("auto", |(_, word)| word)
+    }
+
+    #[must_use]
+    pub fn from_word(word: &str) -> Option<Self> {
+        let found = WORDS.iter().find(|(_, known)| *known == word);
+        found.map(|(kind, _)| *kind)
+    }
+
+    /// What `auto` means for this job. `None`: it was started from nothing that can be told.
+    fn of(self, launch: &Launch) -> Option<Self> {
+        if self != Self::Auto {
+            return Some(self);
+        }
+        if launch.wake.keys().any(|name| name.starts_with("AGENTAPI_")) {
+            return Some(Self::AgentApi);
+        }
+        Self::from_word(launch.harness.as_deref()?).filter(|kind| *kind != Self::Auto)
+    }
+}
+
+/// One wake-up: what a harness needs to reach its session.
+#[derive(Clone, Copy, Debug)]
+pub struct Waking<'a> {
+    pub notice: &'a str,
+    pub session: &'a str,
+    pub launch: &'a Launch,
+}
+
+/// What became of a wake-up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Woken {
+    /// The agent has it.
+    Told,
+    /// Nobody can be reached from here; a hook of the harness tells it at its next occasion.
+    Later(String),
+    Failed(String),
+}
+
+/// Wakes one kind of harness.
+pub type Wake = fn(&Waking<'_>) -> Woken;
+
+/// The ways to wake that there are. A harness without one is told by its own hooks.
+const WAKES: &[(Kind, Wake)] = &[];
+
+/// Why this end is no news to the agent of its session, if so: it asked for it itself, or saw it.
+#[must_use]
+pub fn is_no_news(job: &JobView) -> Option<&'static str> {
+    let data = &job.record.as_ref()?.data;
+    let asked = data
+        .kill_requested
+        .as_ref()
+        .and_then(|intent| intent.session.as_ref());
+    if asked.is_some() && asked == data.session.as_ref() {
+        return Some("the agent ended it itself");
+    }
+    if data.how == How::Foreground || data.during_call {
+        return Some("the call that started it told");
+    }
+    None
+}
+
+/// Tells the agent, unless it knows.
+pub(super) fn tell(kind: Kind, event: &Event, job: &JobView) -> Sent {
+    let Some(session) = job.launch.session.as_deref() else {
+        return Sent::Spared("the job belongs to no session");
+    };
+    let Some(kind) = kind.of(&job.launch) else {
+        return Sent::Spared("no harness that could be told started the job");
+    };
+    let waking = Waking {
+        notice: &event.notice,
+        session,
+        launch: &job.launch,
+    };
+    // What a running job does is news each time; its end is news once.
+    if job.record.is_none() {
+        return wake(kind, &waking);
+    }
+    if let Some(why) = is_no_news(job) {
+        return Sent::Spared(why);
+    }
+    let claim = match told::try_claim(job) {
+        Ok(claim) => claim,
+        Err(Told::Done) => return Sent::Spared("the agent knows"),
+        Err(_) => return Sent::failed("the agent is being told"),
+    };
+    let sent = wake(kind, &waking);
+    if sent == Sent::Delivered
+        && let Err(error) = claim.done()
+    {
+        return Sent::failed(crate::error::cause(&error));
+    }
+    sent
+}
+
+/// Tries a harness out: as for a job that this launch describes.
+#[must_use]
+pub fn test(kind: Kind, event: &Event, launch: &Launch) -> Sent {
+    let (Some(session), Some(kind)) = (launch.session.as_deref(), kind.of(launch)) else {
+        return Sent::Refused("this is no session of a harness that could be told".to_owned());
+    };
+    wake(
+        kind,
+        &Waking {
+            notice: &event.notice,
+            session,
+            launch,
+        },
+    )
+}
+
+fn wake(kind: Kind, waking: &Waking<'_>) -> Sent {
+    let Some((_, wake)) = WAKES.iter().find(|(known, _)| *known == kind) else {
+        return Sent::Failed(
+            format!("{} is told by its own hooks", kind.word()),
+            Some(std::time::Duration::from_secs(60)),
+        );
+    };
+    match wake(waking) {
+        Woken::Told => Sent::Delivered,
+        Woken::Later(why) => Sent::Failed(why, Some(std::time::Duration::from_secs(60))),
+        Woken::Failed(why) => Sent::failed(why),
+    }
+}

@@ -1,0 +1,207 @@
+//! Delivering what is pending. This is all that the helper process does that a supervisor starts after
+//! a job's end, and a verb when something may have stayed behind: it serves every subscriber for at
+//! most half a minute, each in a thread of its own, and leaves. What is pending then stays so, on
+//! disk, for the next one.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::{Event, Sent, Sink, send, watch};
+use crate::error::Result;
+use crate::store::outbox::{NoClaim, Subscription, exit_event};
+use crate::store::{JobView, Store};
+use crate::sys::{session, signal};
+
+/// How long one process tries.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+/// Enough for an encrypted connection; the default would be 2 MiB a subscriber.
+const STACK: usize = 512 * 1024;
+/// When somebody else is at an event: look again whether it was delivered or its deliverer died.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// The name of the helper process. A supervisor above it takes it for no stray by that.
+pub const TITLE: &str = "agent-sh deliverer";
+
+/// Runs the helper process: the state directory, and maybe a job to follow while it runs.
+#[must_use]
+pub fn main(words: &[OsString]) -> u8 {
+    session::set_title(TITLE);
+    // It was started by a supervisor, which ignores most signals.
+    signal::reset(&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT]);
+    signal::reset(&[libc::SIGCHLD]);
+    signal::ignore(&[libc::SIGPIPE]);
+    let Some(store) = words
+        .first()
+        .and_then(|path| Store::at(Path::new(path)).ok())
+    else {
+        return 125;
+    };
+    match words.get(1).map(|word| word.to_string_lossy().parse()) {
+        Some(Ok(id)) => watch::follow(&store, &id),
+        Some(Err(_)) => return 2,
+        None => serve_all(&store, Instant::now() + PATIENCE),
+    }
+    0
+}
+
+/// Serves every subscriber until nothing is pending or the deadline is over.
+pub fn serve_all(store: &Store, deadline: Instant) {
+    let subs = store.subscriptions();
+    thread::scope(|scope| {
+        for sub in &subs {
+            let serve = move || serve(store, sub, deadline);
+            // Without a thread the others are served all the same; this one is when we come again.
+            drop(
+                thread::Builder::new()
+                    .stack_size(STACK)
+                    .spawn_scoped(scope, serve),
+            );
+        }
+    });
+}
+
+fn serve(store: &Store, sub: &Subscription, deadline: Instant) {
+    // Nobody's stdout is at hand here; it belongs to a verb that waits.
+    if matches!(sub.sink.parse(), Ok(Sink::Stdout)) {
+        return;
+    }
+    while Instant::now() < deadline {
+        let Ok(pending) = store.pending(sub) else {
+            return;
+        };
+        let mut again: Option<Duration> = None;
+        for job in &pending {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            match attempt(store, sub, job, left, false) {
+                Ok(Attempt::Settled | Attempt::Dead(_)) => {}
+                Ok(Attempt::NotDue(pause)) => again = Some(shorter(again, pause)),
+                Ok(Attempt::Busy) => again = Some(shorter(again, LOOK_AGAIN)),
+                Ok(Attempt::Failed(_, pause)) => {
+                    // What just failed will not do better with the next event.
+                    again = Some(shorter(again, pause));
+                    break;
+                }
+                Err(_) => return,
+            }
+        }
+        let Some(pause) = again else {
+            if pending.is_empty() {
+                return;
+            }
+            continue;
+        };
+        if Instant::now() + pause > deadline {
+            return;
+        }
+        rest(pause);
+    }
+}
+
+fn shorter(one: Option<Duration>, other: Duration) -> Duration {
+    one.map_or(other, |one| one.min(other))
+}
+
+/// Sleeps. A wake-up too early only means one look too many.
+fn rest(pause: Duration) {
+    thread::park_timeout(pause.max(Duration::from_millis(1)));
+}
+
+/// What became of one attempt at one event.
+#[derive(Debug)]
+pub enum Attempt {
+    /// Delivered, now or before, or there was nothing to say.
+    Settled,
+    /// It will never be: why.
+    Dead(String),
+    /// It was not tried: the pause after the last failure is not over.
+    NotDue(Duration),
+    /// Somebody else is at it.
+    Busy,
+    /// Why, and how long to wait.
+    Failed(String, Duration),
+}
+
+/// Claims the end of a job for a subscriber and tries to deliver it. `now`: also before its pause is
+/// over.
+pub fn attempt(
+    store: &Store,
+    sub: &Subscription,
+    job: &JobView,
+    limit: Duration,
+    now: bool,
+) -> Result<Attempt> {
+    let Some(record) = &job.record else {
+        return Ok(Attempt::Busy);
+    };
+    let eid = exit_event(job.id());
+    let claim = match store.claim(&sub.name, &eid)? {
+        Ok(claim) => claim,
+        Err(NoClaim::Settled) => return Ok(Attempt::Settled),
+        Err(NoClaim::Busy) => return Ok(Attempt::Busy),
+    };
+    if let Some(pause) = claim.pause().filter(|_| !now) {
+        return Ok(Attempt::NotDue(pause));
+    }
+    Ok(
+        match send(sub, &Event::exit(job, record), Some(job), limit) {
+            Sent::Delivered => {
+                claim.done()?;
+                Attempt::Settled
+            }
+            Sent::Spared(why) => {
+                claim.spared(why)?;
+                Attempt::Settled
+            }
+            Sent::Failed(why, least) => {
+                let pause = claim.failed(&why, least)?;
+                Attempt::Failed(why, pause)
+            }
+            Sent::Refused(why) => {
+                claim.dead(&why)?;
+                Attempt::Dead(why)
+            }
+            Sent::Unwanted(why) => {
+                claim.dead(&why)?;
+                store.disable(&sub.name, &why)?;
+                Attempt::Dead(why)
+            }
+        },
+    )
+}
+
+/// Delivers the end of one job while a verb waits for it. `Err`: why it was given up for now; then it
+/// stays pending, unless it is dead.
+pub fn insist(
+    store: &Store,
+    sub: &Subscription,
+    job: &JobView,
+    deadline: Instant,
+) -> Result<std::result::Result<(), String>> {
+    if let Some(why) = store.disabled(&sub.name) {
+        return Ok(Err(why));
+    }
+    let mut first = true;
+    let mut last = "somebody else is delivering it".to_owned();
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let pause = match attempt(store, sub, job, left, first)? {
+            Attempt::Settled => return Ok(Ok(())),
+            Attempt::Dead(why) => return Ok(Err(why)),
+            Attempt::NotDue(pause) => pause,
+            Attempt::Busy => LOOK_AGAIN / 10,
+            Attempt::Failed(why, pause) => {
+                last = why;
+                pause
+            }
+        };
+        first = false;
+        if Instant::now() + pause > deadline {
+            return Ok(Err(last));
+        }
+        rest(pause);
+    }
+}

@@ -1,0 +1,147 @@
+//! The text of a sink: `dir:/path`, `https://…`, `claude-code`.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use sha2::Digest;
+
+use super::agent::Kind;
+use super::http::Url;
+
+/// Where events go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sink {
+    /// A program, the event on its stdin.
+    Exec(PathBuf),
+    Http(Url),
+    /// A socket, the event as one line.
+    Unix(PathBuf),
+    /// A directory, one file per event.
+    Dir(PathBuf),
+    /// The stdout of the verb that waits.
+    Stdout,
+    /// The agent that started the job.
+    Agent(Kind),
+}
+
+const FORMS: &str = "a sink is exec:/PROGRAM, https://URL, http://URL, unix:/SOCKET, dir:/DIRECTORY, stdout, claude-code, codex, opencode, agentapi or auto";
+
+impl FromStr for Sink {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let absolute = |path: &str| {
+            let path = PathBuf::from(path);
+            if path.is_absolute() && !path.as_os_str().as_encoded_bytes().contains(&0) {
+                Ok(path)
+            } else {
+                Err(format!("'{text}' needs an absolute path"))
+            }
+        };
+        if let Some(kind) = Kind::from_word(text) {
+            return Ok(Self::Agent(kind));
+        }
+        if text == "stdout" {
+            return Ok(Self::Stdout);
+        }
+        match text.split_once(':') {
+            Some(("exec", path)) => absolute(path).map(Self::Exec),
+            Some(("unix", path)) => absolute(path).map(Self::Unix),
+            Some(("dir", path)) => absolute(path).map(Self::Dir),
+            Some((scheme, _))
+                if scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https") =>
+            {
+                text.parse().map(Self::Http)
+            }
+            _ => Err(format!("no sink '{text}': {FORMS}")),
+        }
+    }
+}
+
+impl fmt::Display for Sink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exec(path) => write!(f, "exec:{}", path.display()),
+            Self::Http(url) => write!(f, "{url}"),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Dir(path) => write!(f, "dir:{}", path.display()),
+            Self::Stdout => f.write_str("stdout"),
+            Self::Agent(kind) => f.write_str(kind.word()),
+        }
+    }
+}
+
+impl Sink {
+    /// The name of a subscriber that nobody named: the same for the same sink.
+    #[must_use]
+    pub fn default_name(&self) -> String {
+        let kind = match self {
+            Self::Exec(_) => "exec",
+            Self::Http(_) => "http",
+            Self::Unix(_) => "unix",
+            Self::Dir(_) => "dir",
+            Self::Stdout => "stdout",
+            Self::Agent(kind) => return kind.word().to_owned(),
+        };
+        let hash = sha2::Sha256::digest(self.to_string().as_bytes());
+        let short: String = hash
+            .iter()
+            .take(4)
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        format!("{kind}-{short}")
+    }
+
+    /// Whether it is told in words, as the agent that asked.
+    #[must_use]
+    pub fn is_agent(&self) -> bool {
+        matches!(self, Self::Agent(_))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sinks_are_read_and_written() {
+        for text in [
+            "exec:/bin/true",
+            "unix:/run/x.sock",
+            "dir:/tmp/a b",
+            "stdout",
+            "claude-code",
+            "codex",
+            "opencode",
+            "agentapi",
+            "auto",
+            "https://example.com/hook?x=1",
+            "http://127.0.0.1:8080/",
+        ] {
+            let sink: Sink = text.parse().unwrap();
+            assert_eq!(sink.to_string(), text);
+            assert!(
+                crate::store::outbox::is_name(&sink.default_name()),
+                "{text}"
+            );
+        }
+        for bad in [
+            "",
+            "exec:true",
+            "exec:",
+            "dir:relative",
+            "unix:@abstract",
+            "ftp://x/",
+            "nonsense",
+            "https://",
+            "https://user:pass@example.com/",
+            "http://example.com/",
+            "file:///etc/passwd",
+        ] {
+            assert!(bad.parse::<Sink>().is_err(), "{bad}");
+        }
+        let (one, other): (Sink, Sink) = ("dir:/a".parse().unwrap(), "dir:/b".parse().unwrap());
+        assert_ne!(one.default_name(), other.default_name());
+    }
+}

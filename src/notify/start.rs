@@ -1,0 +1,89 @@
+//! Getting a subscription into the store, and the helper process on its way.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use super::sign::Secret;
+use super::{Sink, prepare};
+use crate::error::{Error, Result};
+use crate::invocation;
+use crate::job::JobId;
+use crate::store::outbox::{Since, Subscription};
+use crate::store::{self, Store};
+use crate::sys::proc;
+use crate::sys::process::{self, Image};
+
+/// A subscription to this sink that begins now.
+#[must_use]
+pub fn subscription(name: &str, sink: &Sink, standing: bool) -> Subscription {
+    let since = Since::new(store::moment(), proc::boot_id());
+    Subscription::new(name.to_owned(), sink.to_string(), standing, since)
+}
+
+/// Makes a subscription usable and puts it into the store. A webhook without a key gets one.
+pub fn subscribe(store: &Store, sub: &Subscription) -> Result<Subscription> {
+    let sink: Sink = sub.sink.parse().map_err(usage)?;
+    prepare(&sink)?;
+    let secret = match (&sink, &sub.secret_file) {
+        (Sink::Http(_), Some(path)) => {
+            Secret::read(path).map_err(|text| Error::Failed { text, hint: None })?;
+            None
+        }
+        (Sink::Http(_), None) => {
+            Some(Secret::generate().map_err(|source| Error::sys("make a secret", source))?)
+        }
+        _ => None,
+    };
+    store.subscribe(sub, secret.as_deref())?;
+    store.subscription(&sub.name).ok_or_else(|| Error::Failed {
+        text: format!("the subscription '{}' vanished", sub.name),
+        hint: None,
+    })
+}
+
+/// What a user got wrong about a sink.
+pub fn usage(text: String) -> Error {
+    Error::Usage {
+        text,
+        hint: Some("'agent-sh notify add --help' shows an example of each".to_owned()),
+    }
+}
+
+/// Makes the sinks of the setting `notify` wait for this job's end. What is wrong with one of them
+/// must not keep the others, or the job, from anything.
+pub fn enlist(store: &Store, sinks: &[String], job: &JobId) {
+    for text in sinks {
+        let Ok(sink) = text.parse::<Sink>() else {
+            continue;
+        };
+        if sink == Sink::Stdout {
+            continue;
+        }
+        let name = sink.default_name();
+        let known = store.subscription(&name).is_some();
+        if known || subscribe(store, &subscription(&name, &sink, false)).is_ok() {
+            drop(store.want(&name, job));
+        }
+    }
+}
+
+/// The helper process, ready to be started by a process without threads.
+#[must_use]
+pub fn image(program: &Path, state: &Path, job: Option<&JobId>) -> Image {
+    let mut words: Vec<OsString> = vec![
+        invocation::OWN_NAME.into(),
+        invocation::DELIVER.into(),
+        state.into(),
+    ];
+    words.extend(job.map(|job| job.as_str().into()));
+    Image::new(program, &words, &[])
+}
+
+/// Starts the helper process where somebody may be waiting to be told. For a verb, before it has
+/// threads: the helper belongs to nobody and outlives it.
+pub fn nudge(stores: &[Store]) {
+    for store in stores.iter().filter(|store| store.has_subscriptions()) {
+        let image = image(Path::new("/proc/self/exe"), store.path(), None);
+        process::spawn_orphan(&image);
+    }
+}

@@ -1,0 +1,80 @@
+//! Whether the agent of a job's session was told of its end: one marker per job.
+//!
+//! Many ways lead to an agent: a `wait` that it called itself, a hook of its harness, a wake-up from
+//! outside. Whoever is first claims the telling; the others find it claimed and stay silent.
+
+use std::io;
+
+use super::outbox::claim::{Held, Taken, hold};
+use super::view::JobView;
+use crate::sys::fsx;
+
+const TELLING: &str = "telling";
+const TOLD: &str = "told";
+
+/// The right to tell the agent. Dropped without [`ToldClaim::done`], it goes back.
+#[derive(Debug)]
+pub struct ToldClaim {
+    /// `Some` until it is given back or done.
+    held: Option<Held>,
+    dir: std::path::PathBuf,
+}
+
+/// How far the telling is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    Not,
+    /// Somebody is at it now.
+    Now,
+    Done,
+}
+
+/// Claims the telling of this job's end to the agent of its session. `None`: it was told, is being
+/// told, or the job is gone.
+#[must_use]
+pub fn claim(job: &JobView) -> Option<ToldClaim> {
+    try_claim(job).ok()
+}
+
+/// The same, with the reason for a refusal.
+pub fn try_claim(job: &JobView) -> Result<ToldClaim, Told> {
+    let dir = || fsx::open_dir(&job.dir);
+    let (Ok(claims), Ok(look)) = (dir(), dir()) else {
+        return Err(Told::Done);
+    };
+    let settled = || fsx::stat_at(&look, TOLD).is_ok();
+    match hold(claims, TELLING, settled) {
+        Ok(Ok(held)) => Ok(ToldClaim {
+            held: Some(held),
+            dir: job.dir.clone(),
+        }),
+        Ok(Err(Taken::Settled)) => Err(Told::Done),
+        Ok(Err(Taken::Held)) => Err(Told::Now),
+        // No marker can be made (a full disk): better later than over and over.
+        Err(_) => Err(Told::Now),
+    }
+}
+
+/// Whether it was told, without claiming anything.
+#[must_use]
+pub fn is_told(job: &JobView) -> bool {
+    fsx::open_dir(&job.dir).is_ok_and(|dir| fsx::stat_at(&dir, TOLD).is_ok())
+}
+
+impl ToldClaim {
+    /// The agent was told.
+    pub fn done(mut self) -> io::Result<()> {
+        let Some(held) = self.held.take() else {
+            return Ok(());
+        };
+        held.settle(&fsx::open_dir(&self.dir)?, TOLD)
+    }
+}
+
+impl Drop for ToldClaim {
+    fn drop(&mut self) {
+        if let Some(held) = self.held.take() {
+            held.forget();
+        }
+    }
+}

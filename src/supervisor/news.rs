@@ -1,0 +1,64 @@
+//! Who wants to hear of our jobs: they are entered when the call is over, and told by a helper process
+//! once something ended. The supervisor itself delivers nothing: it must not wait for anybody.
+
+use std::path::Path;
+
+use super::{Phase, Supervisor};
+use crate::notify::start;
+use crate::sys::process;
+
+impl Supervisor {
+    pub(super) fn is_helper(&self, pid: i32) -> bool {
+        self.helpers.contains(&pid) || super::strays::is_supervisor(pid)
+    }
+
+    /// Enters new jobs with those who are to be told of their end, and has them followed where
+    /// somebody wants to hear of their output. After the call, so that it costs the call nothing.
+    pub(super) fn introduce_jobs(&mut self) {
+        if self.phase != Phase::Released {
+            return;
+        }
+        while self.introduced < self.jobs.len() {
+            let job = &self.jobs[self.introduced];
+            self.introduced += 1;
+            let (Some(store), Some(live)) = (self.ledger.store(), &job.live) else {
+                continue;
+            };
+            // What ended before the call did is no news.
+            if job.ended {
+                continue;
+            }
+            start::enlist(store, &self.settings.notify, live.id());
+            if !store.has_subscriptions() {
+                continue;
+            }
+            let session = live.launch().session.as_deref();
+            let wanted = store
+                .subscriptions()
+                .iter()
+                .any(|sub| sub.standing && sub.watches() && sub.covers(session));
+            if wanted {
+                let image = start::image(Path::new(SELF), store.path(), Some(live.id()));
+                self.helpers.extend(process::spawn_helper(&image));
+            }
+        }
+    }
+
+    /// Starts the helper that delivers, if there is news and somebody to tell. After the disk has
+    /// confirmed the records: nobody outside may know of an end that a power cut takes back.
+    pub(super) fn spread_news(&mut self) {
+        self.introduce_jobs();
+        if !self.news || self.phase != Phase::Released {
+            return;
+        }
+        self.news = false;
+        let Some(store) = self.ledger.store().filter(|s| s.has_subscriptions()) else {
+            return;
+        };
+        let image = start::image(Path::new(SELF), store.path(), None);
+        self.helpers.extend(process::spawn_helper(&image));
+    }
+}
+
+/// Ourselves, also if the file was replaced meanwhile.
+const SELF: &str = "/proc/self/exe";
