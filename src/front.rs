@@ -236,17 +236,31 @@ pub fn nested_supervisor() -> Option<Address> {
     }
     // The variable may have travelled to a tree of its own (a terminal server, a remote call): only
     // descendants are caught by the supervisor's reaper net.
-    let mut pid = session::parent_pid();
-    for _ in 0..512 {
-        if pid == address.pid {
-            return Some(address);
+    leads_to(address.pid, session::parent_pid, proc::ppid).then_some(address)
+}
+
+/// How often the way up is looked for, and how far.
+const WALKS: u32 = 16;
+const GENERATIONS: u32 = 512;
+
+/// Whether the way up from `start` comes by `ancestor`. Whoever is on that way may end while we walk,
+/// as a shell does right after it forked a job; its children have another parent then, and the walk
+/// begins anew.
+fn leads_to(ancestor: i32, start: impl Fn() -> i32, parent: impl Fn(i32) -> Option<i32>) -> bool {
+    for _ in 0..WALKS {
+        let mut pid = start();
+        for _ in 0..GENERATIONS {
+            if pid == ancestor {
+                return true;
+            }
+            if pid <= 1 {
+                return false;
+            }
+            let Some(above) = parent(pid) else { break };
+            pid = above;
         }
-        if pid <= 1 {
-            return None;
-        }
-        pid = proc::ppid(pid)?;
     }
-    None
+    false
 }
 
 /// Becomes the real shell. Returns only when that failed.
@@ -413,5 +427,32 @@ fn take_terminal_back(terminal: Option<&impl AsRawFd>, group: i32) {
         && session::foreground_group(terminal) == Some(group)
     {
         session::child_take_terminal(terminal.as_raw_fd(), session::own_group());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parent_that_ends_while_we_walk_is_no_stranger() {
+        // 30 is ours, 20 the shell, 10 the supervisor. The shell ends when it is asked for its parent,
+        // and 30 is handed to the supervisor.
+        let lives = Cell::new(true);
+        let parent = |pid| match pid {
+            30 if lives.get() => Some(20),
+            30 => Some(10),
+            20 => {
+                lives.set(false);
+                None
+            }
+            10 => Some(1),
+            _ => None,
+        };
+        assert!(leads_to(10, || 30, parent));
+        lives.set(true);
+        assert!(!leads_to(11, || 30, parent));
+        assert!(!leads_to(10, || 99, |_| None));
+        assert!(!leads_to(10, || 7, Some));
     }
 }
