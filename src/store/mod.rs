@@ -30,9 +30,9 @@ mod gc;
 mod judge;
 mod list;
 mod live;
+pub mod outbox;
 mod probe;
 mod reader;
-pub mod outbox;
 mod root;
 mod sweep;
 #[cfg(test)]

@@ -6,9 +6,9 @@ use std::io;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use sha2::{Digest, Sha256};
 
+use super::list::sort;
 use super::outbox::claim::{Held, hold};
 use super::view::JobView;
-use super::list::sort;
 use super::{Store, root};
 use crate::error::Result;
 use crate::job::JobId;

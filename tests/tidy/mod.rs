@@ -10,8 +10,7 @@ use std::path::{Path, PathBuf};
 
 /// Rooms that do no I/O.
 const PURE: [&str; 10] = [
-    "syntax", "plan", "rewrite", "settings", "session", "job", "record", "text", "screen",
-    "notice",
+    "syntax", "plan", "rewrite", "settings", "session", "job", "record", "text", "screen", "notice",
 ];
 /// One for each kind of process; none knows another.
 const ROLES: [&str; 4] = ["front", "supervisor", "launcher", "verbs"];
