@@ -30,9 +30,10 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use crate::cli::{Cli, Verb};
 use crate::error::{Error, Result};
 use crate::invocation::VERBS;
+use crate::job::How;
 use crate::message;
 use crate::settings::{self, Settings};
-use crate::store::{self, JobView, Store, Waited};
+use crate::store::{self, JobView, Store, Summary, Waited};
 use format::Row;
 use run::RunRequest;
 
@@ -191,14 +192,9 @@ impl Context {
         Store::readers(&self.settings, |name| self.env(name))
     }
 
-    /// Every job that is kept, the newest last.
-    pub(crate) fn jobs(&self) -> Result<Vec<JobView>> {
-        store::all_jobs(&self.stores())
-    }
-
-    /// The jobs that have not ended, or ended within this time; others may be there too.
-    pub(crate) fn recent(&self, ended_within: Duration) -> Result<Vec<JobView>> {
-        store::jobs_since(&self.stores(), Some(ended_within))
+    /// The rows of all jobs; those that ended longer ago than this may be left out.
+    pub(crate) fn rows(&self, ended_within: Option<Duration>) -> Result<Vec<Summary>> {
+        store::summaries(&self.stores(), ended_within)
     }
 
     /// The jobs of the caller's session that have not ended; of all sessions if there is none.
@@ -207,11 +203,8 @@ impl Context {
     }
 
     pub(crate) fn running_in(&self, session: Option<&str>) -> Result<Vec<JobView>> {
-        let mut jobs = self.recent(Duration::ZERO)?;
-        jobs.retain(|job| {
-            let ours = session.is_none() || job.launch.session.as_deref() == session;
-            ours && !job.state.is_terminal()
-        });
+        let mut jobs = store::running_jobs(&self.stores())?;
+        jobs.retain(|job| session.is_none() || job.launch.session.as_deref() == session);
         Ok(jobs)
     }
 
@@ -256,18 +249,23 @@ pub(crate) fn ended(job: &JobView, waited: Waited) -> Result<JobView> {
 
 /// What people are shown of a job.
 pub(crate) fn row(job: &JobView) -> Row {
+    row_of(job.summary())
+}
+
+/// The same of a job in a list.
+pub(crate) fn row_of(job: Summary) -> Row {
     Row {
-        id: job.launch.id.to_string(),
-        name: job.launch.name.clone(),
+        unsupervised: job.is_unsupervised(),
+        id: job.id.into(),
+        name: job.name,
         state: job.state,
-        took: job.duration_ms().map(Duration::from_millis),
-        exit_code: job.exit_code(),
-        signal: job.signal(),
-        reason: job.reason().map(|reason| reason.word().to_owned()),
-        how: job.launch.how,
-        session: job.launch.session.clone(),
-        command: job.launch.command.text.clone(),
-        unsupervised: job.degraded.iter().any(|reason| reason == "unsupervised"),
+        took: job.duration_ms.map(Duration::from_millis),
+        exit_code: job.exit_code,
+        signal: job.signal,
+        reason: job.reason.map(|reason| reason.word().to_owned()),
+        how: job.how.unwrap_or(How::Stray),
+        session: job.session,
+        command: job.command.unwrap_or_default(),
     }
 }
 
@@ -329,7 +327,8 @@ fn nearest(word: &str) -> Option<&'static str> {
         .iter()
         .map(|verb| (distance(word, verb), verb))
         .min()?;
-    (distance <= 2 && distance < verb.len()).then_some(verb)
+    // Of a short word one letter, of a long one more: 'make' is no misspelt 'man'.
+    (distance <= (verb.len() / 3).max(1)).then_some(verb)
 }
 
 /// Edits between two words: insert, delete, replace, or swap neighbours, each costs one.
@@ -369,6 +368,9 @@ mod tests {
             ("stauts", None),
             ("sp", Some("ps")),
             ("make", None),
+            ("evnts", Some("events")),
+            ("docter", Some("doctor")),
+            ("complete", None),
             ("parser", Some("parse")),
             ("", None),
         ] {
