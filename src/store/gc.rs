@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use super::{JobView, Store, root};
+use super::{JobView, Store};
 use crate::error::Result;
 use crate::job::JobId;
 use crate::settings::Settings;
@@ -159,16 +159,6 @@ impl Store {
     #[must_use]
     pub fn bytes_of(&self, id: &JobId) -> u64 {
         fsx::open_dir_at(&self.jobs, id.as_str()).map_or(0, |dir| bytes_in(&dir))
-    }
-
-    /// Every place of ours that is not the jobs themselves, with its bytes.
-    #[must_use]
-    pub fn other_bytes(&self) -> u64 {
-        let places = ["tmp", ".trash", "names"];
-        let dirs = places
-            .iter()
-            .filter_map(|place| root::inner(&self.base, place, false).ok());
-        dirs.map(|dir| bytes_in(&dir)).sum()
     }
 }
 

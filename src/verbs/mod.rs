@@ -119,13 +119,11 @@ fn told(result: Result<u8>) -> u8 {
 }
 
 fn dispatch(verb: Verb, hooks: Hooks) -> Result<u8> {
-    let verb = match verb {
-        Verb::Doctor(doctor) => return doctor::doctor(&Context::read_leniently(hooks), &doctor),
-        Verb::Completions(completions) => return completions::completions(&completions),
-        Verb::Man(man) => return man::man(&man),
-        other => other,
+    // These work, or explain what is wrong, whatever the settings say.
+    let context = match verb {
+        Verb::Doctor(_) | Verb::Completions(_) | Verb::Man(_) => Context::read_leniently(hooks),
+        _ => Context::read(hooks)?,
     };
-    let context = Context::read(hooks)?;
     match verb {
         Verb::Run(run) => (hooks.run)(run::request(run)?),
         Verb::Parse(parse) => parse::parse(&context, &parse),
@@ -138,7 +136,9 @@ fn dispatch(verb: Verb, hooks: Hooks) -> Result<u8> {
         Verb::Events(events) => events::events(&context, &events),
         Verb::Gc(gc) => gc::gc(&context, &gc),
         Verb::Init(init) => init::init(&context, &init),
-        Verb::Doctor(_) | Verb::Completions(_) | Verb::Man(_) => Ok(0),
+        Verb::Doctor(doctor) => doctor::doctor(&context, &doctor),
+        Verb::Completions(completions) => completions::completions(&completions),
+        Verb::Man(man) => man::man(&man),
     }
 }
 
