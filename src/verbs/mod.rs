@@ -249,23 +249,23 @@ pub(crate) fn ended(job: &JobView, waited: Waited) -> Result<JobView> {
 
 /// What people are shown of a job.
 pub(crate) fn row(job: &JobView) -> Row {
-    row_of(job.summary())
+    row_of(&job.summary())
 }
 
 /// The same of a job in a list.
-pub(crate) fn row_of(job: Summary) -> Row {
+pub(crate) fn row_of(job: &Summary) -> Row {
     Row {
         unsupervised: job.is_unsupervised(),
-        id: job.id.into(),
-        name: job.name,
+        id: job.id.to_string(),
+        name: job.name.clone(),
         state: job.state,
         took: job.duration_ms.map(Duration::from_millis),
         exit_code: job.exit_code,
         signal: job.signal,
         reason: job.reason.map(|reason| reason.word().to_owned()),
         how: job.how.unwrap_or(How::Stray),
-        session: job.session,
-        command: job.command.unwrap_or_default(),
+        session: job.session.clone(),
+        command: job.command.clone().unwrap_or_default(),
     }
 }
 

@@ -79,7 +79,7 @@ fn listed(
     most: Option<usize>,
 ) -> String {
     let newest = most.map_or(0, |most| jobs.len().saturating_sub(most));
-    let rows: Vec<Row> = jobs[newest..].iter().cloned().map(row_of).collect();
+    let rows: Vec<Row> = jobs[newest..].iter().map(row_of).collect();
     let palette = Palette::of_stdout(|name| context.env(name));
     // Where the list can mix sessions, and does.
     let with_session =
