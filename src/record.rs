@@ -192,23 +192,18 @@ pub fn parse_launch(bytes: &[u8]) -> Parsed<Launch> {
 /// Reads `exit.json`.
 #[must_use]
 pub fn parse_record(bytes: &[u8]) -> Parsed<Record> {
-    let mut parsed = parse_record_plainly(bytes);
-    if let Parsed::Whole(record) = &mut parsed
-        && let Ok(whole) = serde_json::from_slice(bytes)
-    {
-        record.keep_unknown(&whole);
-    }
-    parsed
-}
-
-/// The same without what this version does not know: enough for a list, and much faster.
-#[must_use]
-pub fn parse_record_plainly(bytes: &[u8]) -> Parsed<Record> {
     match serde_json::from_slice::<Record>(bytes) {
         Ok(record) if record.data.schema <= FORMAT => Parsed::Whole(record),
         Ok(record) => Parsed::Newer(record.data.schema),
         Err(_) => newer_or_corrupt(bytes, "/data/schema"),
     }
+}
+
+/// Reads of `exit.json` what a list shows. `None`: a closer look is needed.
+#[must_use]
+pub fn parse_summary(bytes: &[u8]) -> Option<RecordSummary> {
+    let summary: RecordSummary = serde_json::from_slice(bytes).ok()?;
+    (summary.data.schema <= FORMAT).then_some(summary)
 }
 
 fn newer_or_corrupt<T>(bytes: &[u8], pointer: &str) -> Parsed<T> {

@@ -55,8 +55,7 @@ pub struct Record {
     pub correlationid: Option<String>,
     pub sequence: String,
     pub data: RecordData,
-    /// Filled in by [`super::parse_record`]: a flattened map would make every read three times as slow.
-    #[serde(flatten, skip_deserializing)]
+    #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
 
@@ -107,8 +106,7 @@ pub struct RecordData {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<String>,
     pub writer: RecordWriter,
-    /// Filled in by [`super::parse_record`]: a flattened map would make every read three times as slow.
-    #[serde(flatten, skip_deserializing)]
+    #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
 
@@ -128,8 +126,52 @@ pub struct RecordWriter {
     pub pid: i32,
 }
 
-/// Attributes of an event that are left out when there is nothing to say.
-const OPTIONAL: [&str; 2] = ["dataref", "correlationid"];
+/// What a list shows of a record: the same fields, and no more of them.
+#[derive(Debug, Deserialize)]
+pub struct RecordSummary {
+    pub time: String,
+    pub data: SummaryData,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct SummaryData {
+    pub schema: u64,
+    pub job: JobId,
+    pub state: State,
+    pub exit_code: Option<u8>,
+    pub signal: Option<i32>,
+    pub reason: Option<LostReason>,
+    pub command: SummaryCommand,
+    pub how: How,
+    pub session: Option<String>,
+    pub harness: Option<String>,
+    pub cwd: String,
+    pub name: Option<String>,
+    pub started_at: String,
+    pub ended_at: Option<String>,
+    pub duration_ms: Option<u64>,
+    pub proc: SummaryProcess,
+    pub tty: bool,
+    pub redirected_to: Option<String>,
+    pub output: SummaryOutput,
+    pub degraded: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct SummaryCommand {
+    pub text: String,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct SummaryProcess {
+    pub pid: i32,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct SummaryOutput {
+    pub path: Option<String>,
+    pub bytes_total: u64,
+}
 
 impl Record {
     /// How the job ended.
@@ -171,23 +213,6 @@ impl Record {
         slim.data.left_running.truncate(64);
         slim.data.ignored_settings.clear();
         slim
-    }
-
-    /// Takes over what this version does not know.
-    pub(super) fn keep_unknown(&mut self, whole: &Value) {
-        let known = self.to_value();
-        let unknown = |pointer: &str| -> Map<String, Value> {
-            let at = |value: &Value| value.pointer(pointer).and_then(Value::as_object).cloned();
-            let (all, known) = (
-                at(whole).unwrap_or_default(),
-                at(&known).unwrap_or_default(),
-            );
-            // What is `None` is left out of a record, and its key is still ours.
-            let ours = |key: &String| known.contains_key(key) || OPTIONAL.contains(&key.as_str());
-            all.into_iter().filter(|(key, _)| !ours(key)).collect()
-        };
-        self.extra = unknown("");
-        self.data.extra = unknown("/data");
     }
 
     /// The launch as far as the record tells, for when `run.json` cannot be read.

@@ -1,9 +1,11 @@
 //! Reading and writing the small files of a job, under the rules for files that others might plant.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
+
+use nix::sys::stat::FileStat;
 
 use crate::sys::fsx;
 
@@ -30,26 +32,43 @@ pub(super) fn read_below(jobs: impl AsFd, id: &str, name: &str) -> io::Result<Co
 }
 
 fn read_opened(opened: io::Result<File>) -> io::Result<Content> {
-    let mut file = match opened {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Content::Missing),
+    match opened {
+        Ok(file) => {
+            let stat = fsx::stat_of(&file)?;
+            read_known(file, &stat)
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Content::Missing),
         // A symlink, a socket, a device.
         Err(error) if matches!(error.raw_os_error(), Some(libc::ELOOP | libc::ENXIO)) => {
-            return Ok(Content::Unfit);
+            Ok(Content::Unfit)
         }
-        Err(error) => return Err(error),
-    };
-    let stat = fsx::stat_of(&file)?;
+        Err(error) => Err(error),
+    }
+}
+
+/// Reads a file that is open and was looked at.
+pub(super) fn read_known(file: File, stat: &FileStat) -> io::Result<Content> {
+    let size = stat.st_size.unsigned_abs();
     // Two links: a commit by link and unlink that died between them.
-    let fit = fsx::is_regular(&stat)
+    let fit = fsx::is_regular(stat)
         && stat.st_uid == fsx::euid()
         && stat.st_nlink <= 2
-        && stat.st_size.unsigned_abs() <= LARGEST;
+        && size <= LARGEST;
     if !fit {
         return Ok(Content::Unfit);
     }
-    let mut bytes = Vec::with_capacity(stat.st_size.unsigned_abs() as usize + 1);
-    (&mut file).take(LARGEST + 1).read_to_end(&mut bytes)?;
+    // As much as there was; what changes meanwhile is not a record that anybody relies on.
+    let mut bytes = vec![0; size as usize];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        match file.read_at(&mut bytes[filled..], filled as u64) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    bytes.truncate(filled);
     Ok(Content::Bytes(bytes, file))
 }
 

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use super::{JobView, Store, root};
+use super::{JobView, Store};
 use crate::error::Result;
 use crate::job::JobId;
 use crate::settings::Settings;
@@ -67,13 +67,14 @@ impl Store {
         let mut done = Collected::default();
         // The oldest first: they are the first to go.
         let mut left: Vec<(JobView, u64, Duration)> = Vec::new();
+        let owed = self.undelivered();
         for job in self.jobs()? {
             let bytes = self.bytes_of(job.id());
             done.kept += 1;
             done.kept_bytes += bytes;
             if !job.state.is_terminal() || job.record.is_none() {
                 done.running += usize::from(!job.state.is_terminal());
-            } else if self.owes_notice(&job) {
+            } else if owed.contains(job.id()) {
                 done.owing += 1;
             } else {
                 let age = job.settled_age().unwrap_or_default();
@@ -110,12 +111,6 @@ impl Store {
             done.swept = self.sweep()?;
         }
         Ok(done)
-    }
-
-    /// Whether somebody has subscribed to this job's end and was not told yet. The outbox answers
-    /// this; as long as there is none, nobody is owed anything.
-    fn owes_notice(&self, _job: &JobView) -> bool {
-        false
     }
 
     /// Clears up if that was not done for an hour. For a supervisor that is about to leave: nobody
@@ -159,16 +154,6 @@ impl Store {
     #[must_use]
     pub fn bytes_of(&self, id: &JobId) -> u64 {
         fsx::open_dir_at(&self.jobs, id.as_str()).map_or(0, |dir| bytes_in(&dir))
-    }
-
-    /// Every place of ours that is not the jobs themselves, with its bytes.
-    #[must_use]
-    pub fn other_bytes(&self) -> u64 {
-        let places = ["tmp", ".trash", "names"];
-        let dirs = places
-            .iter()
-            .filter_map(|place| root::inner(&self.base, place, false).ok());
-        dirs.map(|dir| bytes_in(&dir)).sum()
     }
 }
 

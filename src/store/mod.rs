@@ -34,6 +34,7 @@ pub mod outbox;
 mod probe;
 mod reader;
 mod root;
+mod summary;
 mod sweep;
 #[cfg(test)]
 mod tests;
@@ -52,9 +53,10 @@ use std::path::{Path, PathBuf};
 pub use create::Prepared;
 pub use find::find;
 pub use gc::{Collected, Policy, Removed, Why};
-pub use list::{all_jobs, jobs_since};
+pub use list::{all_jobs, running_jobs, summaries};
 pub use live::{Draft, LiveJob};
 pub use probe::Probe;
+pub use summary::Summary;
 pub use timeline::Timeline;
 
 pub use reader::{Chunk, Reading, TranscriptReader};

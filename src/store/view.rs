@@ -7,8 +7,6 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
-
 use super::files;
 use super::judge::{Look, commit, judge, load, look};
 use super::live;
@@ -161,36 +159,6 @@ impl JobView {
     #[must_use]
     pub fn transcript_path(&self) -> PathBuf {
         transcript_path(&self.launch, &self.dir)
-    }
-
-    /// The object of `ps --json`.
-    #[must_use]
-    pub fn to_row_json(&self) -> Value {
-        let known = self.launch_known;
-        let launch = &self.launch;
-        let text = |text: &str| (known || !text.is_empty()).then(|| text.to_owned());
-        json!({
-            "id": launch.id,
-            "state": self.state,
-            "exit_code": self.exit_code(),
-            "signal": self.signal(),
-            "reason": self.reason(),
-            "pid": (known && launch.proc.pid > 0).then_some(launch.proc.pid),
-            "command": text(&launch.command.text),
-            "name": launch.name,
-            "how": known.then_some(launch.how),
-            "session": launch.session,
-            "harness": launch.harness,
-            "cwd": text(&launch.cwd),
-            "started_at": (launch.started_at != record::rfc3339(std::time::UNIX_EPOCH)).then_some(&launch.started_at),
-            "ended_at": self.ended_at(),
-            "duration_ms": self.duration_ms(),
-            "transcript": self.transcript_path().to_string_lossy(),
-            "redirected_to": launch.redirected_to,
-            "bytes_total": self.bytes_total(),
-            "tty": known.then_some(launch.tty),
-            "degraded": self.degraded,
-        })
     }
 
     /// The directory and the cap of the transcript that holds its output.

@@ -258,7 +258,9 @@ pub fn random() -> u32 {
 /// The effective user.
 #[must_use]
 pub fn euid() -> u32 {
-    nix::unistd::geteuid().as_raw()
+    // Asked once: this program never changes who it is.
+    static EUID: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
+    *EUID.get_or_init(|| nix::unistd::geteuid().as_raw())
 }
 
 /// Whether this program runs with more rights than its caller has: then the caller's environment

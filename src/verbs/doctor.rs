@@ -182,8 +182,8 @@ ok    program          agent-sh 0.1.0,
                        /usr/local/bin/agent-sh
 fail  orphans          a process that lost its parent was
                        not handed to us
-                       -> jobs end with the call here; use
-                          a newer kernel
+                       -> jobs end with the call here; use a
+                          newer kernel
 
 1 ok, 0 to know, 1 to put right
 ";

@@ -44,7 +44,8 @@ fn page(command: Command, verb: Option<&str>) -> Result<String> {
         .manual("agent-sh")
         .render(&mut bytes)
         .map_err(|source| Error::sys("write a page", source))?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    // What stands after the options is no extra: it holds the examples and the exit codes.
+    Ok(String::from_utf8_lossy(&bytes).replace("\n.SH EXTRA\n", "\n.SH NOTES\n"))
 }
 
 fn write_all(whole: &Command, dir: &Path) -> Result<u8> {

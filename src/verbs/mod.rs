@@ -43,9 +43,10 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use crate::cli::{Cli, Verb};
 use crate::error::{Error, Result};
 use crate::invocation::VERBS;
+use crate::job::How;
 use crate::message;
 use crate::settings::{self, Settings};
-use crate::store::{self, JobView, Store, Waited};
+use crate::store::{self, JobView, Store, Summary, Waited};
 use format::Row;
 use run::RunRequest;
 
@@ -131,25 +132,30 @@ fn told(result: Result<u8>) -> u8 {
 }
 
 fn dispatch(verb: Verb, hooks: Hooks) -> Result<u8> {
-    let verb = match verb {
-        Verb::Doctor(doctor) => return doctor::doctor(&Context::read_leniently(hooks), &doctor),
-        Verb::Completions(completions) => return completions::completions(&completions),
-        Verb::Man(man) => return man::man(&man),
-        other => other,
+    // These work, or explain what is wrong, whatever the settings say.
+    let context = match verb {
+        Verb::Doctor(_) | Verb::Completions(_) | Verb::Man(_) => Context::read_leniently(hooks),
+        Verb::Hook(_) => match Context::read(hooks) {
+            Ok(context) => context,
+            Err(error) => {
+                // It must not break a session.
+                message::error(&error);
+                return Ok(0);
+            }
+        },
+        _ => Context::read(hooks)?,
     };
-    // A hook goes on with what is right in the settings: it must not break a session.
-    let context = match (Context::read(hooks), &verb) {
-        (Ok(context), _) => context,
-        (Err(error), Verb::Hook(_)) => {
-            message::error(&error);
-            return Ok(0);
-        }
-        (Err(error), _) => return Err(error),
-    };
-    if !matches!(
+    let is_about_jobs = !matches!(
         verb,
-        Verb::Run(_) | Verb::Parse(_) | Verb::Setup(_) | Verb::Init(_)
-    ) {
+        Verb::Run(_)
+            | Verb::Parse(_)
+            | Verb::Setup(_)
+            | Verb::Init(_)
+            | Verb::Doctor(_)
+            | Verb::Completions(_)
+            | Verb::Man(_)
+    );
+    if is_about_jobs {
         // What stayed behind is delivered by whoever comes next; that is us.
         crate::notify::start::nudge(&context.stores());
     }
@@ -168,10 +174,12 @@ fn dispatch(verb: Verb, hooks: Hooks) -> Result<u8> {
         Verb::Events(events) => events::events(&context, &events),
         Verb::Gc(gc) => gc::gc(&context, &gc),
         Verb::Init(init) => init::init(&context, &init),
-        Verb::Doctor(_) | Verb::Completions(_) | Verb::Man(_) => Ok(0),
         Verb::Send(send) => send::send(&context, &send),
         Verb::Attach(attach) => attach::attach(&context, &attach),
         Verb::Top(_) => top::top(&context),
+        Verb::Doctor(doctor) => doctor::doctor(&context, &doctor),
+        Verb::Completions(completions) => completions::completions(&completions),
+        Verb::Man(man) => man::man(&man),
     }
 }
 
@@ -247,9 +255,9 @@ impl Context {
         store::all_jobs(&self.stores())
     }
 
-    /// The jobs that have not ended, or ended within this time; others may be there too.
-    pub(crate) fn recent(&self, ended_within: Duration) -> Result<Vec<JobView>> {
-        store::jobs_since(&self.stores(), Some(ended_within))
+    /// The rows of all jobs; those that ended longer ago than this may be left out.
+    pub(crate) fn rows(&self, ended_within: Option<Duration>) -> Result<Vec<Summary>> {
+        store::summaries(&self.stores(), ended_within)
     }
 
     /// The state directory that new things go to, made if it is missing.
@@ -269,11 +277,8 @@ impl Context {
     }
 
     pub(crate) fn running_in(&self, session: Option<&str>) -> Result<Vec<JobView>> {
-        let mut jobs = self.recent(Duration::ZERO)?;
-        jobs.retain(|job| {
-            let ours = session.is_none() || job.launch.session.as_deref() == session;
-            ours && !job.state.is_terminal()
-        });
+        let mut jobs = store::running_jobs(&self.stores())?;
+        jobs.retain(|job| session.is_none() || job.launch.session.as_deref() == session);
         Ok(jobs)
     }
 
@@ -318,18 +323,23 @@ pub(crate) fn ended(job: &JobView, waited: Waited) -> Result<JobView> {
 
 /// What people are shown of a job.
 pub(crate) fn row(job: &JobView) -> Row {
+    row_of(&job.summary())
+}
+
+/// The same of a job in a list.
+pub(crate) fn row_of(job: &Summary) -> Row {
     Row {
-        id: job.launch.id.to_string(),
-        name: job.launch.name.clone(),
+        unsupervised: job.is_unsupervised(),
+        id: job.id.to_string(),
+        name: job.name.clone(),
         state: job.state,
-        took: job.duration_ms().map(Duration::from_millis),
-        exit_code: job.exit_code(),
-        signal: job.signal(),
-        reason: job.reason().map(|reason| reason.word().to_owned()),
-        how: job.launch.how,
-        session: job.launch.session.clone(),
-        command: job.launch.command.text.clone(),
-        unsupervised: job.degraded.iter().any(|reason| reason == "unsupervised"),
+        took: job.duration_ms.map(Duration::from_millis),
+        exit_code: job.exit_code,
+        signal: job.signal,
+        reason: job.reason.map(|reason| reason.word().to_owned()),
+        how: job.how.unwrap_or(How::Stray),
+        session: job.session.clone(),
+        command: job.command.clone().unwrap_or_default(),
     }
 }
 
@@ -391,7 +401,8 @@ fn nearest(word: &str) -> Option<&'static str> {
         .iter()
         .map(|verb| (distance(word, verb), verb))
         .min()?;
-    (distance <= 2 && distance < verb.len()).then_some(verb)
+    // Of a short word one letter, of a long one more: 'make' is no misspelt 'man'.
+    (distance <= (verb.len() / 3).max(1)).then_some(verb)
 }
 
 /// Edits between two words: insert, delete, replace, or swap neighbours, each costs one.
@@ -431,6 +442,9 @@ mod tests {
             ("stauts", None),
             ("sp", Some("ps")),
             ("make", None),
+            ("evnts", Some("events")),
+            ("docter", Some("doctor")),
+            ("complete", None),
             ("parser", Some("parse")),
             ("", None),
         ] {

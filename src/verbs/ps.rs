@@ -10,11 +10,11 @@ use crate::cli::Ps;
 use crate::error::Result;
 use crate::job::State;
 use crate::message::{self, Palette};
-use crate::store::JobView;
+use crate::store::Summary;
 use crate::sys::{clock, signal};
 use crate::verbs::format::{Row, table};
 use crate::verbs::watcher::{Watcher, Woken};
-use crate::verbs::{Context, row};
+use crate::verbs::{Context, row_of};
 
 /// How long an ended job is still news.
 const RECENT: Duration = Duration::from_secs(3600);
@@ -37,11 +37,11 @@ pub(crate) fn ps(context: &Context, ps: &Ps) -> Result<u8> {
     }
     let jobs = select(context, ps, session)?;
     if ps.quiet {
-        let ids: String = jobs.iter().map(|job| format!("{}\n", job.id())).collect();
+        let ids: String = jobs.iter().map(|job| format!("{}\n", job.id)).collect();
         return message::out(&ids).map(|()| 0);
     }
     if ps.json {
-        let rows: Vec<Value> = jobs.iter().map(JobView::to_row_json).collect();
+        let rows: Vec<Value> = jobs.iter().map(Summary::to_json).collect();
         return message::out(&json_lines(&rows)).map(|()| 0);
     }
     if jobs.is_empty() {
@@ -49,7 +49,7 @@ pub(crate) fn ps(context: &Context, ps: &Ps) -> Result<u8> {
         return Ok(0);
     }
     message::out(&listed(context, ps, session, &jobs, None))?;
-    if jobs.iter().any(is_alone) {
+    if jobs.iter().any(Summary::is_unsupervised) {
         message::say(ALONE);
     }
     Ok(0)
@@ -57,23 +57,15 @@ pub(crate) fn ps(context: &Context, ps: &Ps) -> Result<u8> {
 
 const ALONE: &str = "* its supervisor is gone: it runs on, but its exit code may never be known";
 
-fn is_alone(job: &JobView) -> bool {
-    !job.state.is_terminal() && job.degraded.iter().any(|note| note == "unsupervised")
-}
-
 /// The jobs that were asked for, the newest last.
-fn select(context: &Context, ps: &Ps, session: Option<&str>) -> Result<Vec<JobView>> {
+fn select(context: &Context, ps: &Ps, session: Option<&str>) -> Result<Vec<Summary>> {
     let states: Vec<State> = ps.state.iter().map(|&word| word.into()).collect();
     let now = clock::wall();
-    let mut jobs = if ps.all {
-        context.jobs()?
-    } else {
-        context.recent(RECENT)?
-    };
+    let mut jobs = context.rows((!ps.all).then_some(RECENT))?;
     jobs.retain(|job| {
-        let in_session = session.is_none() || job.launch.session.as_deref() == session;
+        let in_session = session.is_none() || job.session.as_deref() == session;
         let in_state = states.is_empty() || states.contains(&job.state);
-        in_session && in_state && (ps.all || is_news(job, now))
+        in_session && in_state && (ps.all || is_news(job.state, job.settled_at.as_deref(), now))
     });
     Ok(jobs)
 }
@@ -83,11 +75,11 @@ fn listed(
     context: &Context,
     ps: &Ps,
     session: Option<&str>,
-    jobs: &[JobView],
+    jobs: &[Summary],
     most: Option<usize>,
 ) -> String {
     let newest = most.map_or(0, |most| jobs.len().saturating_sub(most));
-    let rows: Vec<Row> = jobs[newest..].iter().map(row).collect();
+    let rows: Vec<Row> = jobs[newest..].iter().map(row_of).collect();
     let palette = Palette::of_stdout(|name| context.env(name));
     // Where the list can mix sessions, and does.
     let with_session =
@@ -103,6 +95,7 @@ fn watch(context: &Context, ps: &Ps, session: Option<&str>) -> Result<u8> {
         libc::SIGTERM,
         libc::SIGHUP,
         libc::SIGQUIT,
+        libc::SIGTSTP,
         libc::SIGWINCH,
     ];
     let mut watcher = Watcher::new(if on_terminal { &signals } else { &[] });
@@ -134,22 +127,18 @@ fn refresh(
     let mut before = None;
     loop {
         let jobs = select(context, ps, session)?;
-        let mut wanted: HashSet<PathBuf> = context
-            .stores()
-            .iter()
-            .map(|store| store.jobs_path())
-            .collect();
-        let running = jobs.iter().filter(|job| !job.state.is_terminal());
-        wanted.extend(running.map(|job| job.dir.clone()));
+        let running: Vec<&Summary> = jobs.iter().filter(|job| !job.state.is_terminal()).collect();
+        let mut wanted: HashSet<PathBuf> = HashSet::new();
+        for store in context.stores() {
+            wanted.insert(store.jobs_path());
+            wanted.extend(running.iter().map(|job| store.job_path(&job.id)));
+        }
         watcher.watch_only(&wanted);
         // What happened between the look and the watch shows a tick later.
         if on_terminal {
             message::out(&frame(context, ps, session, &jobs))?;
         } else {
-            let now: Vec<_> = jobs
-                .iter()
-                .map(|job| (job.id().clone(), job.state))
-                .collect();
+            let now: Vec<_> = jobs.iter().map(|job| (job.id.clone(), job.state)).collect();
             if before.as_ref() != Some(&now) {
                 message::out(&again(context, ps, session, &jobs))?;
                 before = Some(now);
@@ -157,6 +146,11 @@ fn refresh(
         }
         match watcher.sleep(TICK) {
             Woken::Alone => return Ok(None),
+            Woken::Signal(libc::SIGTSTP) => {
+                message::out(LEAVE)?;
+                signal::stop_self();
+                message::out(ENTER)?;
+            }
             Woken::Signal(signal) if signal != libc::SIGWINCH => return Ok(Some(signal)),
             _ => {}
         }
@@ -164,7 +158,7 @@ fn refresh(
 }
 
 /// One screen: it begins at the top, each line clears its rest, the end clears what is below.
-fn frame(context: &Context, ps: &Ps, session: Option<&str>, jobs: &[JobView]) -> String {
+fn frame(context: &Context, ps: &Ps, session: Option<&str>, jobs: &[Summary]) -> String {
     // The head, and a last line that must not scroll.
     let most = message::height().map(|rows| rows.saturating_sub(2).max(1));
     let mut text = listed(context, ps, session, jobs, most);
@@ -179,9 +173,9 @@ fn frame(context: &Context, ps: &Ps, session: Option<&str>, jobs: &[JobView]) ->
 }
 
 /// The list where no terminal is: one after the other, JSON as one line each.
-fn again(context: &Context, ps: &Ps, session: Option<&str>, jobs: &[JobView]) -> String {
+fn again(context: &Context, ps: &Ps, session: Option<&str>, jobs: &[Summary]) -> String {
     if ps.json {
-        let rows: Vec<Value> = jobs.iter().map(JobView::to_row_json).collect();
+        let rows: Vec<Value> = jobs.iter().map(Summary::to_json).collect();
         return format!("{}\n", Value::from(rows));
     }
     let list = if jobs.is_empty() {
@@ -192,13 +186,12 @@ fn again(context: &Context, ps: &Ps, session: Option<&str>, jobs: &[JobView]) ->
     format!("{list}\n")
 }
 
-pub(crate) fn is_news(job: &JobView, now: SystemTime) -> bool {
-    if !job.state.is_terminal() {
+/// Whether a job runs, or ended just now.
+pub(crate) fn is_news(state: State, settled_at: Option<&str>, now: SystemTime) -> bool {
+    if !state.is_terminal() {
         return true;
     }
-    let ended = job
-        .settled_at()
-        .and_then(|time| humantime::parse_rfc3339(time).ok());
+    let ended = settled_at.and_then(|time| humantime::parse_rfc3339(time).ok());
     // A clock that was set back makes an end lie in the future: that is news too.
     ended
         .is_none_or(|ended| now.duration_since(ended).is_ok_and(|age| age <= RECENT) || ended > now)

@@ -61,7 +61,10 @@ fn sources() -> Vec<Source> {
     let only_tests = test_modules(&all);
     all.into_iter()
         .filter(|path| !only_tests.contains(path))
-        .filter(|path| path.components().all(|part| part.as_os_str() != "tests"))
+        .filter(|path| {
+            let mut parts = path.components().map(|part| part.as_os_str());
+            parts.all(|part| part != "tests" && part != "tests.rs")
+        })
         .map(|path| {
             let name = path
                 .strip_prefix(&src)
