@@ -10,6 +10,7 @@ use crate::job::State;
 use crate::message::{self, Palette};
 use crate::store::JobView;
 use crate::sys::clock;
+use crate::text;
 use crate::verbs::format::{Row, table};
 use crate::verbs::{Context, row};
 
@@ -32,7 +33,7 @@ pub(crate) fn ps(context: &Context, ps: &Ps) -> Result<u8> {
     });
     if ps.json {
         let rows: Vec<Value> = jobs.iter().map(JobView::to_row_json).collect();
-        return message::out(&json_lines(&rows)).map(|()| 0);
+        return message::out(&text::escape_json(&json_lines(&rows))).map(|()| 0);
     }
     if jobs.is_empty() {
         message::say_with_hint(
