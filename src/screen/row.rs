@@ -181,9 +181,11 @@ impl Row {
         self.erase_after(self.cells.len().min(width));
     }
 
-    /// Adds its text. Blanks that nobody wrote are not at its end.
-    pub(super) fn add_to(&self, out: &mut String) {
-        let blank = |cell: &char| *cell == BLANK || self.edited && !self.wrapped && *cell == ' ';
+    /// Adds its text. Blanks that nobody wrote are not at its end, nor those that only fill the row
+    /// up or cover what stood there before.
+    pub(super) fn add_to(&self, out: &mut String, width: usize) {
+        let padded = !self.wrapped && (self.edited || self.cells.len() >= width);
+        let blank = |cell: &char| *cell == BLANK || padded && *cell == ' ';
         let end = self
             .cells
             .iter()

@@ -12,7 +12,7 @@ use crate::cli::Wait;
 use crate::error::Result;
 use crate::message;
 use crate::store::JobView;
-use crate::verbs::format::{sentence, short_duration};
+use crate::verbs::format::{fit, sentence, short_duration};
 use crate::verbs::watch::{Event, Watch};
 use crate::verbs::{Context, row};
 use condition::{Condition, Happened};
@@ -223,11 +223,16 @@ fn tell(job: &JobView, report: &Report, wait: &Wait) -> Result<()> {
         }
         return message::out_json(&facts);
     }
+    let line = match report {
+        Report::Ended | Report::EndedWithout => sentence(&row(job)),
+        Report::Happened(happened) => format!("job {id} {}", happened.text),
+    };
+    // On a terminal it takes one line.
+    let line = message::width().map_or(line.clone(), |width| fit(&line, width));
+    message::out(&format!("{line}\n"))?;
     match report {
-        Report::Ended => message::out(&format!("{}\n", sentence(&row(job)))),
-        Report::Happened(happened) => message::out(&format!("job {id} {}\n", happened.text)),
+        Report::Ended | Report::Happened(_) => Ok(()),
         Report::EndedWithout => {
-            message::out(&format!("{}\n", sentence(&row(job))))?;
             message::say(format!("job {id} ended without what was waited for"));
             Ok(())
         }

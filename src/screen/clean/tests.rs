@@ -120,6 +120,15 @@ fn a_wide_progress_line_is_one_line() {
 }
 
 #[test]
+fn blanks_that_fill_a_row_are_not_text() {
+    let text = format!("{:<120}\nb  \n{:<120}c\n", "a", "d");
+    assert_eq!(
+        clean(&[text.as_bytes()]),
+        ["a", "b  ", &format!("{:<120}c", "d")]
+    );
+}
+
+#[test]
 fn a_bar_as_wide_as_the_terminal() {
     let bar = |n: usize| format!("\r{}", "#".repeat(n));
     let text: String = (1..=120).map(bar).collect::<String>() + "\nend\n";

@@ -13,8 +13,9 @@ use crate::store::JobView;
 use crate::sys::listen;
 use crate::verbs::kill::Tree;
 
-/// How often to look, at most.
-const EVERY: Duration = Duration::from_millis(15);
+/// How often to look; less often where a look takes long.
+const EVERY: Duration = Duration::from_millis(10);
+const MOST: Duration = Duration::from_millis(60);
 /// How often to look for processes in networks of their own, and for who listens if it is not the job.
 const THOROUGHLY: Duration = Duration::from_millis(200);
 
@@ -55,17 +56,18 @@ impl Port {
         if now < self.due {
             return false;
         }
-        let open = self.look();
-        // The cheapest of late: one look that was held up says nothing.
-        self.cost = now.elapsed().min(self.cost * 2 + Duration::from_millis(1));
-        self.due = Instant::now() + EVERY.max(3 * self.cost);
+        let thorough = self.looked.is_none_or(|last| last.elapsed() >= THOROUGHLY);
+        let open = self.look(thorough);
+        if !thorough {
+            self.cost = now.elapsed();
+        }
+        self.due = Instant::now() + EVERY.max(3 * self.cost).min(MOST);
         open
     }
 
-    fn look(&mut self) -> bool {
-        let due = self.looked.is_none_or(|last| last.elapsed() >= THOROUGHLY);
+    fn look(&mut self, thorough: bool) -> bool {
         let mut pids = None;
-        if due {
+        if thorough {
             self.looked = Some(Instant::now());
             // A socket may have been handed over since.
             self.foreign.clear();
