@@ -236,7 +236,7 @@ fn the_line_on_a_terminal() {
         (ended.status, ended.text())
     };
     assert_eq!(status, Status::Exited(0));
-    assert!(shown.contains(" step two\u{1b}[K"), "{shown:?}");
+    assert!(shown.contains("  step two\u{1b}[K"), "{shown:?}");
     // Cleared before the last word.
     let last = shown.rfind("\r\u{1b}[K").unwrap();
     assert!(shown[last..].contains("exited with 0"), "{shown:?}");
