@@ -8,6 +8,7 @@ use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
 use crate::error::{Error, Result};
+use crate::text;
 
 /// The code that a death by SIGPIPE would have given.
 const PIPE_CODE: u8 = 128 + 13;
@@ -57,7 +58,7 @@ pub fn err(text: &str) -> Result<()> {
 
 /// One JSON value, on one line.
 pub fn out_json(value: &serde_json::Value) -> Result<()> {
-    out(&format!("{value}\n"))
+    out(&format!("{}\n", text::escape_json(&value.to_string())))
 }
 
 /// A line on the terminal's stderr that the next one replaces. Empty: it goes.
@@ -69,8 +70,12 @@ pub fn progress(line: &str) {
 #[must_use]
 pub fn stderr_width() -> Option<usize> {
     let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
-    let (terminal_size::Width(columns), _) = terminal_size::terminal_size_of(io::stderr())?;
-    (columns > 0 && !dumb).then_some(usize::from(columns))
+    if dumb || !io::stderr().is_terminal() {
+        return None;
+    }
+    // Some terminals do not know their size; this much they have.
+    let size = terminal_size::terminal_size_of(io::stderr());
+    Some(size.map_or(80, |(terminal_size::Width(columns), _)| columns.into()))
 }
 
 fn is_closed_pipe(error: &Error) -> bool {

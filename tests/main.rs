@@ -13,6 +13,8 @@ mod litter;
 mod oracle;
 /// The five cases that the project comes from.
 mod origins;
+/// What a job wrote: `logs`, and what `wait` watches for.
+mod output;
 /// Rewritten texts under the real shells, without a supervisor.
 mod rewrite;
 /// Sandbox, calls, gates: what the topics stand on.

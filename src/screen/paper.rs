@@ -304,7 +304,7 @@ impl Paper {
     fn scroll_out(&mut self, at: usize) -> Row {
         let mut row = self.rows.remove(at).unwrap_or_default();
         if row.wrapped {
-            row.add_to(&mut self.begun);
+            row.add_to(&mut self.begun, self.width);
             if self.begun.len() >= LONGEST_LINE {
                 self.done.push_str(&self.begun);
                 self.done.push('\n');
@@ -314,7 +314,7 @@ impl Paper {
             let start = self.done.len();
             self.done.push_str(&self.begun);
             self.begun.clear();
-            row.add_to(&mut self.done);
+            row.add_to(&mut self.done, self.width);
             let line = &self.done[start..];
             let told = row.said.is_some_and(|said| said == hash(line));
             if !told && (row.ended || !line.is_empty()) {
@@ -353,7 +353,7 @@ impl Paper {
         let mut line = self.begun.clone();
         for at in 0..self.row {
             let row = &self.rows[at];
-            row.add_to(&mut line);
+            row.add_to(&mut line, self.width);
             if row.wrapped {
                 continue;
             }
@@ -396,7 +396,7 @@ impl Paper {
             String::new()
         };
         for row in self.rows.range(first..) {
-            row.add_to(&mut line);
+            row.add_to(&mut line, self.width);
             if !row.wrapped {
                 break;
             }

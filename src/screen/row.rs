@@ -14,7 +14,7 @@ const COVER: char = '\u{10ffff}';
 #[derive(Clone, Debug, Default)]
 pub(super) struct Row {
     cells: Vec<char>,
-    /// Combining marks with the column of their letter, in order.
+    /// Combining marks and what else has no width, in order: with the column that it stands before.
     marks: Vec<(usize, char)>,
     /// The line goes on in the next row, because it did not fit.
     pub(super) wrapped: bool,
@@ -30,7 +30,7 @@ pub(super) struct Row {
 
 impl Row {
     pub(super) fn is_empty(&self) -> bool {
-        self.cells.iter().all(|&cell| cell == BLANK)
+        self.marks.is_empty() && self.cells.iter().all(|&cell| cell == BLANK)
     }
 
     /// Makes it as new, but keeps its room.
@@ -86,13 +86,9 @@ impl Row {
 
     /// A mark on the letter before `column`. A flood of them ends somewhere.
     pub(super) fn put_mark(&mut self, column: usize, mark: char) {
-        let mut at = column.saturating_sub(1);
-        while at > 0 && self.cells.get(at) == Some(&COVER) {
-            at -= 1;
-        }
-        if at < self.cells.len() && self.marks.len() < 8 * self.cells.len() {
-            let place = self.marks.partition_point(|(column, _)| *column <= at);
-            self.marks.insert(place, (at, mark));
+        if column <= self.cells.len() && self.marks.len() < 8 * (self.cells.len() + 1) {
+            let place = self.marks.partition_point(|(at, _)| *at <= column);
+            self.marks.insert(place, (column, mark));
             self.dirty = true;
         }
     }
@@ -107,8 +103,7 @@ impl Row {
         self.edited = true;
         self.split(column);
         self.split(column + width);
-        self.marks
-            .retain(|(at, _)| !(column..column + width).contains(at));
+        self.drop_marks(column, column + width);
     }
 
     /// Whatever covers both sides of `column` becomes blanks.
@@ -125,14 +120,21 @@ impl Row {
             end += 1;
         }
         self.cells[start..end].fill(' ');
-        self.marks.retain(|(at, _)| *at != start);
+        self.drop_marks(start, end);
+    }
+
+    /// Marks go with their letters.
+    fn drop_marks(&mut self, from: usize, to: usize) {
+        if !self.marks.is_empty() {
+            self.marks.retain(|(at, _)| *at <= from || to < *at);
+        }
     }
 
     /// Erases from `column` to the end.
     pub(super) fn erase_after(&mut self, column: usize) {
         self.split(column);
         self.cells.truncate(column);
-        self.marks.retain(|(at, _)| *at < column);
+        self.marks.retain(|(at, _)| *at <= column && column > 0);
         self.wrapped = false;
         self.dirty = true;
         self.edited &= column > 0;
@@ -157,7 +159,7 @@ impl Row {
             self.cells.drain(column..to);
             self.marks
                 .iter_mut()
-                .filter(|(at, _)| *at >= to)
+                .filter(|(at, _)| *at > to)
                 .for_each(|(at, _)| *at -= to - column);
         }
         self.wrapped = false;
@@ -174,14 +176,16 @@ impl Row {
             .splice(column..column, std::iter::repeat_n(BLANK, count));
         self.marks
             .iter_mut()
-            .filter(|(at, _)| *at >= column)
+            .filter(|(at, _)| *at > column)
             .for_each(|(at, _)| *at += count);
         self.erase_after(self.cells.len().min(width));
     }
 
-    /// Adds its text. Blanks that nobody wrote are not at its end.
-    pub(super) fn add_to(&self, out: &mut String) {
-        let blank = |cell: &char| *cell == BLANK || self.edited && !self.wrapped && *cell == ' ';
+    /// Adds its text. Blanks that nobody wrote are not at its end, nor those that only fill the row
+    /// up or cover what stood there before.
+    pub(super) fn add_to(&self, out: &mut String, width: usize) {
+        let padded = !self.wrapped && (self.edited || self.cells.len() >= width);
+        let blank = |cell: &char| *cell == BLANK || padded && *cell == ' ';
         let end = self
             .cells
             .iter()
@@ -189,15 +193,20 @@ impl Row {
             .map_or(0, |at| at + 1);
         let mut marks = self.marks.iter().peekable();
         for (at, &cell) in self.cells[..end].iter().enumerate() {
+            while let Some((_, mark)) = marks.next_if(|(column, _)| *column <= at) {
+                out.push(*mark);
+            }
             match cell {
                 BLANK => out.push(' '),
                 COVER => {}
                 letter => out.push(letter),
             }
-            while let Some((_, mark)) = marks.next_if(|(column, _)| *column == at) {
-                out.push(*mark);
-            }
         }
+        out.extend(
+            marks
+                .filter(|(column, _)| *column <= end)
+                .map(|(_, mark)| mark),
+        );
     }
 }
 

@@ -190,6 +190,11 @@ impl Tokens {
             // CAN and SUB cancel it; ESC begins a new one.
             0x18 | 0x1a => self.over(),
             0x1b => self.begin(b"\x1b"),
+            // No program writes a newline there: the sequence was cut off.
+            b'\n' => {
+                self.over();
+                take(Piece::Text("\n"));
+            }
             // A terminal obeys C0 controls in the middle of a sequence and then goes on with it.
             0..=0x1f => take(Piece::Text(
                 std::str::from_utf8(&[byte]).unwrap_or_default(),
@@ -316,7 +321,8 @@ mod tests {
         ("© 2026 é 漢 🦀".as_bytes(), "© 2026 é 漢 🦀"),
         (b"\x1b]0;abc\x18text", "text"),
         (b"\x1b[31\x1b[32mx", "<[32m>x"),
-        (b"\x1b[3\n1mx", "\n<[31m>x"),
+        (b"\x1b[3\r1mx", "\r<[31m>x"),
+        (b"cut \x1b[31\nthe next", "cut \nthe next"),
         (b"\x1b]0;t\x1b[31mx", "<[31m>x"),
         (b"\xff\x80\x9b31m", "\u{fffd}\u{fffd}\u{fffd}31m"),
         (

@@ -80,6 +80,28 @@ pub fn replace_misleading(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.chars().map(safe).collect())
 }
 
+/// The same JSON, with each character that a terminal might obey written as an escape: what JSON
+/// itself must escape is only a part of them.
+#[must_use]
+pub fn escape_json(json: &str) -> Cow<'_, str> {
+    let bad = |letter: char| letter != '\n' && (letter.is_control() || misleads(letter));
+    if !json.contains(bad) {
+        return Cow::Borrowed(json);
+    }
+    let mut escaped = String::with_capacity(json.len() + 16);
+    for letter in json.chars() {
+        if bad(letter) {
+            use std::fmt::Write;
+            for unit in letter.encode_utf16(&mut [0; 2]) {
+                let _ = write!(escaped, "\\u{unit:04x}");
+            }
+        } else {
+            escaped.push(letter);
+        }
+    }
+    Cow::Owned(escaped)
+}
+
 /// Characters that change how the text around them reads: bidirectional controls, line and
 /// paragraph separators, invisible tags and fillers.
 fn misleads(letter: char) -> bool {
@@ -209,6 +231,16 @@ mod tests {
                 "{bytes:?}"
             );
         }
+    }
+
+    #[test]
+    fn json_says_the_same_without_controls() {
+        let text = "a\n\u{7f}\u{9b}\u{202e}\u{e0041}\u{1b}é";
+        let json = serde_json::to_string(text).unwrap();
+        let escaped = escape_json(&json);
+        assert_eq!(escaped, r#""a\n\u007f\u009b\u202e\udb40\udc41\u001bé""#);
+        assert_eq!(serde_json::from_str::<String>(&escaped).unwrap(), text);
+        assert_eq!(escape_json("{\n  \"a\": 1\n}"), "{\n  \"a\": 1\n}");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::job::State;
 use crate::message::{self, Palette};
 use crate::store::Summary;
 use crate::sys::{clock, signal};
+use crate::text;
 use crate::verbs::format::{Row, table};
 use crate::verbs::watcher::{Watcher, Woken};
 use crate::verbs::{Context, row_of};
@@ -42,7 +43,7 @@ pub(crate) fn ps(context: &Context, ps: &Ps) -> Result<u8> {
     }
     if ps.json {
         let rows: Vec<Value> = jobs.iter().map(Summary::to_json).collect();
-        return message::out(&json_lines(&rows)).map(|()| 0);
+        return message::out(&text::escape_json(&json_lines(&rows))).map(|()| 0);
     }
     if jobs.is_empty() {
         message::say_with_hint(none_text(ps, session), none_hint(ps, session));

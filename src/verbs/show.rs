@@ -18,7 +18,8 @@ use crate::verbs::{Context, row};
 pub(crate) fn show(context: &Context, show: &Show) -> Result<u8> {
     let job = context.find(&show.job)?;
     if show.json {
-        return message::out(&format!("{:#}\n", facts(&job))).map(|()| 0);
+        let json = format!("{:#}\n", facts(&job));
+        return message::out(&text::escape_json(&json)).map(|()| 0);
     }
     let palette = Palette::of_stdout(|name| context.env(name));
     let mut out = format!("job {} {}\n", job.launch.id, ending(&row(&job)));

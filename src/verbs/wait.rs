@@ -12,7 +12,7 @@ use crate::cli::Wait;
 use crate::error::Result;
 use crate::message;
 use crate::store::JobView;
-use crate::verbs::format::{sentence, short_duration};
+use crate::verbs::format::{fit, sentence, short_duration};
 use crate::verbs::watch::{Event, Watch};
 use crate::verbs::{Context, row};
 use condition::{Condition, Happened};
@@ -217,7 +217,7 @@ fn tell(context: &Context, job: &JobView, report: &Report, wait: &Wait) -> Resul
     let id = &job.launch.id;
     if let Report::Happened(happened) = report {
         if !wait.json {
-            return message::out(&format!("job {id} {}\n", happened.text));
+            return say_line(&format!("job {id} {}", happened.text));
         }
         let mut facts = super::show::facts(job);
         if let Value::Object(facts) = &mut facts {
@@ -233,13 +233,21 @@ fn tell(context: &Context, job: &JobView, report: &Report, wait: &Wait) -> Resul
     Ok(())
 }
 
+/// On a terminal it takes one line.
+fn say_line(line: &str) -> Result<()> {
+    match message::width() {
+        Some(width) => message::out(&format!("{}\n", fit(line, width))),
+        None => message::out(&format!("{line}\n")),
+    }
+}
+
 /// Says how a job ended, to the agent of its session among others.
 pub(crate) fn tell_end(context: &Context, job: &JobView, json: bool) -> Result<()> {
     context.report(job, || {
         if json {
             message::out_json(&super::show::facts(job))
         } else {
-            message::out(&format!("{}\n", sentence(&row(job))))
+            say_line(&sentence(&row(job)))
         }
     })
 }

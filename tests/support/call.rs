@@ -244,6 +244,14 @@ impl Running {
         (ended(status, bytes), kept)
     }
 
+    /// The process and its live streams, stdout first.
+    pub(crate) fn into_files(self) -> (Child, Vec<File>) {
+        let Ends::Live(fds) = self.ends else {
+            panic!("no live streams")
+        };
+        (self.child, fds.into_iter().map(File::from).collect())
+    }
+
     /// The descriptor that stdout arrives on; the call's other streams are closed.
     pub(crate) fn into_stdout(self) -> (Child, File) {
         let Ends::Live(fds) = self.ends else {

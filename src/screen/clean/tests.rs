@@ -46,9 +46,12 @@ const CASES: &[(&str, &[&str])] = &[
     ("bell\x07\x00\n", &["bell"]),
     ("open \x1b]0;never ends\nnext\n", &["open ", "next"]),
     ("cut \x1b[12", &["cut "]),
+    ("cut \x1b[31\nthe next\n", &["cut ", "the next"]),
     ("spinner |\x08/\x08-\x08\\\r\x1b[0Kend\n", &["end"]),
     // Combining marks and wide letters stay what they are, also when half of one is overwritten.
     ("e\u{301}x 👩\u{200d}💻\n", &["e\u{301}x 👩\u{200d}💻"]),
+    ("\u{301}first\n", &["\u{301}first"]),
+    ("漢\u{301}字\rab\n", &["ab字"]),
     ("漢字\rX\n", &["X 字"]),
     ("漢字\x1b[2GX\n", &[" X字"]),
     // Rows drawn again, as by docker and npm.
@@ -113,6 +116,15 @@ fn a_wide_progress_line_is_one_line() {
     assert_eq!(
         clean(&[text.as_bytes()]),
         [format!("100% {}", "=".repeat(150)), "end".into()]
+    );
+}
+
+#[test]
+fn blanks_that_fill_a_row_are_not_text() {
+    let text = format!("{:<120}\nb  \n{:<120}c\n", "a", "d");
+    assert_eq!(
+        clean(&[text.as_bytes()]),
+        ["a", "b  ", &format!("{:<120}c", "d")]
     );
 }
 

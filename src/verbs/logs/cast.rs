@@ -9,6 +9,7 @@ use crate::error::Result;
 use crate::message;
 use crate::screen::{self, Newlines};
 use crate::store::{Chunk, JobView, Reading};
+use crate::text;
 use crate::verbs::output::CHUNK;
 
 pub(super) fn cast(job: &JobView) -> Result<()> {
@@ -101,7 +102,8 @@ impl Events {
 
     fn event(&mut self, kind: &str, data: &str) {
         let time = self.now_ms as f64 / 1000.0;
-        self.out.push_str(&json!([time, kind, data]).to_string());
+        let event = json!([time, kind, data]).to_string();
+        self.out.push_str(&text::escape_json(&event));
         self.out.push('\n');
     }
 

@@ -8,6 +8,7 @@ use serde_json::json;
 use crate::cli::Logs;
 use crate::error::Result;
 use crate::message;
+use crate::text;
 use crate::verbs::format::size;
 
 pub(super) struct Printer {
@@ -40,7 +41,9 @@ impl Printer {
             return;
         }
         if self.json {
-            self.put(format!("{}\n", json!({ "line": line })).as_bytes());
+            let object = json!({ "line": line }).to_string();
+            self.put(text::escape_json(&object).as_bytes());
+            self.put(b"\n");
             return;
         }
         let begun = std::mem::take(&mut self.begun);

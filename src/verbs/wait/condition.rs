@@ -117,7 +117,7 @@ impl Condition {
     pub(super) fn due(&self) -> Option<Instant> {
         match self {
             Self::Output { .. } => None,
-            Self::Port(..) => Some(Instant::now() + super::port::EVERY),
+            Self::Port(_, port) => Some(port.due()),
             Self::Idle { limit, last, .. } => Some(*last + *limit),
         }
     }

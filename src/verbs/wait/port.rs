@@ -1,8 +1,8 @@
 //! Whether a job listens on a port.
 //!
 //! The kernel tells nobody when a socket begins to listen, so this is the one thing that has to be
-//! looked at again and again: the table of the job's network first, which is one read, and the
-//! descriptors of its processes only when somebody listens there.
+//! looked at again and again: first who listens in the job's network, which is one question, and the
+//! descriptors of its processes only when somebody does.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -10,13 +10,14 @@ use std::time::{Duration, Instant};
 
 use crate::error::Result;
 use crate::store::JobView;
+use crate::sys::listen;
 use crate::verbs::kill::Tree;
 
-/// How often to look.
-pub(super) const EVERY: Duration = Duration::from_millis(15);
+/// How often to look; less often where a look takes long.
+const EVERY: Duration = Duration::from_millis(10);
+const MOST: Duration = Duration::from_millis(60);
 /// How often to look for processes in networks of their own, and for who listens if it is not the job.
 const THOROUGHLY: Duration = Duration::from_millis(200);
-const LISTENS: &str = "0A";
 
 pub(super) struct Port {
     number: u16,
@@ -24,6 +25,9 @@ pub(super) struct Port {
     /// Processes in whose networks to look, one for each.
     networks: Vec<i32>,
     looked: Option<Instant>,
+    /// What a look costs, to keep it a small part of the time.
+    cost: Duration,
+    due: Instant,
     /// Sockets that listen there and are not the job's.
     foreign: HashSet<u64>,
 }
@@ -35,15 +39,35 @@ impl Port {
             tree: Tree::of(job)?,
             networks: vec![job.launch.proc.pid],
             looked: None,
+            cost: Duration::ZERO,
+            due: Instant::now(),
             foreign: HashSet::new(),
         })
     }
 
+    /// When to look again.
+    pub(super) fn due(&self) -> Instant {
+        self.due
+    }
+
     /// Whether a process of the job listens there now.
     pub(super) fn is_open(&mut self) -> bool {
-        let due = self.looked.is_none_or(|last| last.elapsed() >= THOROUGHLY);
+        let now = Instant::now();
+        if now < self.due {
+            return false;
+        }
+        let thorough = self.looked.is_none_or(|last| last.elapsed() >= THOROUGHLY);
+        let open = self.look(thorough);
+        if !thorough {
+            self.cost = now.elapsed();
+        }
+        self.due = Instant::now() + EVERY.max(3 * self.cost).min(MOST);
+        open
+    }
+
+    fn look(&mut self, thorough: bool) -> bool {
         let mut pids = None;
-        if due {
+        if thorough {
             self.looked = Some(Instant::now());
             // A socket may have been handed over since.
             self.foreign.clear();
@@ -51,12 +75,9 @@ impl Port {
             self.networks = one_of_each_network(&all);
             pids = Some(all);
         }
-        let tables = self.networks.iter().flat_map(|pid| {
-            ["tcp", "tcp6"].map(|table| std::fs::read_to_string(format!("/proc/{pid}/net/{table}")))
-        });
-        let listening: HashSet<u64> = tables
-            .flatten()
-            .flat_map(|table| listeners(&table, self.number))
+        let sockets = self.networks.iter();
+        let listening: HashSet<u64> = sockets
+            .flat_map(|&pid| listen::sockets(pid, self.number))
             .filter(|inode| !self.foreign.contains(inode))
             .collect();
         if listening.is_empty() {
@@ -76,20 +97,6 @@ fn one_of_each_network(pids: &[i32]) -> Vec<i32> {
     let network = |pid: &i32| std::fs::read_link(format!("/proc/{pid}/ns/net")).ok();
     let first = |pid: &&i32| seen.insert(network(pid));
     pids.iter().filter(first).copied().collect()
-}
-
-/// The inodes of the sockets that listen on the port, from `/proc/net/tcp` or `tcp6`.
-fn listeners(table: &str, port: u16) -> Vec<u64> {
-    let wanted = format!("{port:04X}");
-    let rows = table.lines().skip(1).filter_map(|row| {
-        let mut words = row.split_whitespace();
-        let local = words.nth(1)?;
-        let state = words.nth(1)?;
-        let inode = words.nth(5)?;
-        let here = state == LISTENS && local.rsplit_once(':')?.1 == wanted;
-        here.then(|| inode.parse().ok())?
-    });
-    rows.collect()
 }
 
 fn holds_one(pid: i32, sockets: &HashSet<u64>) -> bool {
@@ -114,16 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_of_the_kernel() {
-        let table = "\
-  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
-   0: 0100007F:0CEA 00000000:0000 0A 00000000:00000000 00:00000000 00000000   114        0 20461 1 0 100 0 0 10 0
-   1: 0100007F:0CEA 0100007F:8E22 01 00000000:00000000 00:00000000 00000000   114        0 20462 1 0 100 0 0 10 0
-   2: 00000000000000000000000000000000:0CEA 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 777 1 0 100 0 0 10 0
-";
-        assert_eq!(listeners(table, 3306), [20461, 777]);
-        assert_eq!(listeners(table, 3307), [] as [u64; 0]);
-        assert_eq!(listeners("", 3306), [] as [u64; 0]);
+    fn descriptors_that_are_sockets() {
         assert_eq!(inode_of(Path::new("socket:[42]")), Some(42));
         assert_eq!(inode_of(Path::new("pipe:[42]")), None);
     }

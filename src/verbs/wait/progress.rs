@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::message;
 use crate::store::JobView;
-use crate::verbs::format::{fit, short_duration};
+use crate::verbs::format::{columns, short_duration};
 use crate::verbs::output;
 
 const EVERY: Duration = Duration::from_secs(1);
@@ -55,12 +55,13 @@ impl Progress {
             1 => format!("{} {}", first.launch.id, short_duration(time)),
             many => format!("{many} jobs {}", short_duration(time)),
         };
-        if let ([only], Some(said)) = (waiting, output::latest_line(first)) {
-            let _ = only;
-            line = format!("{line}  {said}");
+        if waiting.len() == 1
+            && let Some(said) = output::latest_line(first)
+        {
+            line = format!("{line}  {}", said.trim());
         }
         // One column less: a full row would begin the next.
-        message::progress(&fit(&line, width.saturating_sub(1)));
+        message::progress(&cut(&line, width.saturating_sub(1)));
         self.shown = true;
     }
 
@@ -69,6 +70,44 @@ impl Progress {
         if std::mem::take(&mut self.shown) {
             message::progress("");
             self.due = Instant::now() + EVERY;
+        }
+    }
+}
+
+/// As much of a line as fits; blanks stay, for a bar is drawn with them.
+fn cut(line: &str, width: usize) -> String {
+    let line = line.replace('\t', " ");
+    if columns(&line) <= width {
+        return line;
+    }
+    let mut shown = String::new();
+    for letter in line.chars() {
+        let mut more = shown.clone();
+        more.push(letter);
+        if columns(&more) >= width {
+            break;
+        }
+        shown = more;
+    }
+    shown.push('…');
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cut_to_the_width() {
+        for (line, width, wanted) in [
+            ("short", 10, "short"),
+            ("[==>     ] 3/9\tx", 16, "[==>     ] 3/9 x"),
+            ("0123456789", 5, "0123…"),
+            ("漢字漢字", 5, "漢字…"),
+            ("", 5, ""),
+        ] {
+            assert_eq!(cut(line, width), wanted, "{line}");
+            assert!(columns(&cut(line, width)) <= width);
         }
     }
 }
