@@ -8,7 +8,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{Event, Sent, Sink, send, watch};
+use super::{Event, Sent, Sink, agent, send, watch};
 use crate::error::Result;
 use crate::store::outbox::{NoClaim, Subscription, exit_event};
 use crate::store::{JobView, Store};
@@ -143,6 +143,13 @@ pub fn attempt(
         Err(NoClaim::Settled) => return Ok(Attempt::Settled),
         Err(NoClaim::Busy) => return Ok(Attempt::Busy),
     };
+    // What the agent knows by now need not wait for its turn.
+    if let Ok(Sink::Agent(_)) = sub.sink.parse()
+        && let Some(why) = agent::is_known(job)
+    {
+        claim.spared(why)?;
+        return Ok(Attempt::Settled);
+    }
     if let Some(pause) = claim.pause().filter(|_| !now) {
         return Ok(Attempt::NotDue(pause));
     }
