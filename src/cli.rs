@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use regex::Regex;
 
 mod notify;
 
@@ -155,12 +156,16 @@ pub struct Show {
 /// Print what a job wrote
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Clean text: escape sequences are gone, a progress line shows only what it said last.
-If the job's output was redirected to a file, that file is shown, and stderr says so.
+Clean text, as a person would have seen it: no escape sequences, progress bars as they stood last, nothing of \
+full-screen programs. If stdout was redirected to a file, that file is shown, and stderr says so.
+--json prints {\"line\":TEXT} for each line, and {\"left_out\":BYTES} where the middle of a long output was not kept.
 
 Example:
   agent-sh logs 7f3k -n 50
-  agent-sh logs 7f3k -f        follows until the job ends
+  agent-sh logs 7f3k --since 5m --grep 'error|warning'
+  agent-sh logs 7f3k -f             follows until the job ends
+  agent-sh logs 7f3k --screen       the screen of a full-screen program
+  agent-sh logs 7f3k --cast > a.cast; asciinema play a.cast
 
 Exit codes: 0 shown, 2 wrong usage, 125 no such job or no output to be found.")]
 pub struct Logs {
@@ -168,25 +173,45 @@ pub struct Logs {
     #[arg(value_name = "ID")]
     pub job: String,
     /// Only the last N lines
-    #[arg(short = 'n', long, value_name = "N")]
+    #[arg(short = 'n', long, value_name = "N", conflicts_with_all = ["screen", "cast"])]
     pub lines: Option<usize>,
     /// Go on printing until the job ends
-    #[arg(short, long)]
+    #[arg(short, long, conflicts_with_all = ["screen", "cast"])]
     pub follow: bool,
+    /// Only what was written in the last 90s, 10m, 2h
+    #[arg(long, value_name = "DURATION", value_parser = settings::duration, conflicts_with_all = ["screen", "cast"])]
+    pub since: Option<Duration>,
+    /// Only lines that match this regular expression
+    #[arg(long, value_name = "RE", value_parser = regex, conflicts_with_all = ["raw", "screen", "cast"])]
+    pub grep: Option<Regex>,
     /// The bytes as the job wrote them, escape sequences included
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["screen", "cast", "json"])]
     pub raw: bool,
+    /// What stands on the job's screen now
+    #[arg(long, conflicts_with = "cast")]
+    pub screen: bool,
+    /// The output with its times, as asciicast v2
+    #[arg(long, conflicts_with = "json")]
+    pub cast: bool,
+    /// Print JSON, one object a line
+    #[arg(long)]
+    pub json: bool,
 }
 
-/// Block until jobs have ended
+/// Block until jobs have ended, or until one writes, listens or is silent
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Without an ID: all running jobs of the caller's session, or of every session if the caller has none.
 One line per job is printed when it ends; with --json its record, one a line.
+--for-output looks at all lines since the job's start, as clean text, a prompt without a newline included. \
+--for-port waits until a process of the job itself listens on that TCP port.
 
 Example:
   agent-sh wait 7f3k && echo built
   agent-sh wait 7f3k 9m2p --any --timeout 10m
+  agent-sh wait web --for-port 3000 --timeout 60s
+  agent-sh wait web --for-output 'ready in|error'
+  agent-sh wait 7f3k --idle 30s
   agent-sh wait 7f3k --notify dir:/home/you/events
   agent-sh wait --follow --notify stdout
 
@@ -194,7 +219,9 @@ With --notify the end is also delivered to sinks ('agent-sh notify add --help' l
 once that is done. What could not be delivered stays pending for the next agent-sh that runs.
 
 Exit codes: the job's own, 128+n after signal n, 125 when it is lost or unknown; of several jobs the first that \
-is not 0, in the order given; with --any that of the first to end; 124 when --timeout is over; 125 when a delivery was given up; 2 wrong usage.")]
+is not 0, in the order given; with --any that of the first to end. With --for-output, --for-port, --idle: 0 when \
+it happened, 1 when the job ended without it. 124 when --timeout is over; 125 when a delivery was given up; \
+2 wrong usage.")]
 pub struct Wait {
     /// Ids, unique beginnings of one, names, or 'last'
     #[arg(value_name = "ID")]
@@ -208,11 +235,28 @@ pub struct Wait {
     /// Give up after this time: 90, 90s, 10m, 2h. The jobs run on
     #[arg(long, value_name = "DURATION", value_parser = settings::duration)]
     pub timeout: Option<Duration>,
+    /// Until a line of output matches this regular expression
+    #[arg(long, value_name = "RE", value_parser = regex, conflicts_with_all = ["for_port", "idle"])]
+    pub for_output: Option<Regex>,
+    /// Until the job listens on this TCP port
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), conflicts_with = "idle")]
+    pub for_port: Option<u16>,
+    /// Until the job has written nothing for this time
+    #[arg(long, value_name = "DURATION", value_parser = settings::duration)]
+    pub idle: Option<Duration>,
     /// Print records as JSON, one a line
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
     pub tell: WaitTell,
+}
+
+impl Wait {
+    /// Something else than the end is waited for.
+    #[must_use]
+    pub fn has_condition(&self) -> bool {
+        self.for_output.is_some() || self.for_port.is_some() || self.idle.is_some()
+    }
 }
 
 /// End jobs: TERM, then KILL, to the whole process tree
@@ -328,6 +372,15 @@ pub enum DialectWord {
     #[value(aliases = ["sh", "dash", "ash", "ksh", "mksh"])]
     Posix,
     Zsh,
+}
+
+/// A regular expression that is matched in linear time, whatever it is.
+fn regex(text: &str) -> Result<Regex, String> {
+    Regex::new(text).map_err(|error| {
+        let why = error.to_string();
+        let why = why.lines().last().unwrap_or_default();
+        why.trim_start_matches("error: ").to_owned()
+    })
 }
 
 /// `TERM`, `sigterm`, `15`.

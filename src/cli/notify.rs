@@ -12,7 +12,7 @@ use crate::settings;
 #[command(next_help_heading = "Telling others")]
 pub struct WaitTell {
     /// Deliver the end to this sink, or to the subscriber of this name; may be given more than once
-    #[arg(long, value_name = "SINK")]
+    #[arg(long, value_name = "SINK", conflicts_with_all = ["for_output", "for_port", "idle"])]
     pub notify: Vec<String>,
     /// Who is told: the same subscriber is never told twice
     #[arg(long = "as", value_name = "NAME", value_parser = name, requires = "notify")]

@@ -23,7 +23,8 @@ pub use sink::Sink;
 
 use crate::error::{Error, Result};
 use crate::notice::{self, Reader};
-use crate::record::Record;
+use crate::record::{LONGEST_TAIL, Record};
+use crate::screen::clean_tail;
 use crate::store::JobView;
 use crate::store::outbox::Subscription;
 use crate::text;
@@ -105,7 +106,7 @@ pub fn tail(job: &JobView) -> String {
     {
         return kept;
     }
-    text::redact(&text::sanitize(&job.tail(TAIL)))
+    text::redact(&clean_tail(&job.tail(TAIL), LONGEST_TAIL))
 }
 
 /// Makes one attempt. `limit` is all the time there is.

@@ -3,11 +3,11 @@
 //! Data goes to stdout, talk to stderr, both through `message`. A verb gives its exit code, or an
 //! error that `main` tells. Verbs read the store and signal processes; they never write a record.
 
-mod clean;
 mod format;
 mod kill;
 mod logs;
 mod notify;
+mod output;
 mod parse;
 mod ps;
 pub mod run;
@@ -16,6 +16,7 @@ mod show;
 mod wait;
 mod wait_follow;
 mod wait_notify;
+mod watch;
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;

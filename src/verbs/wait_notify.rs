@@ -14,9 +14,9 @@ use crate::message;
 use crate::notify::{self, Event, Sink, deliver, start, watch};
 use crate::store::outbox::{STDOUT, Subscription, exit_event};
 use crate::store::{JobView, Store, Waited};
-use crate::verbs::format::short_duration;
-use crate::verbs::wait::{TIMED_OUT, code, overall, tell};
-use crate::verbs::{Context, wait_follow};
+use crate::verbs::format::{sentence, short_duration};
+use crate::verbs::wait::{TIMED_OUT, code, overall};
+use crate::verbs::{Context, row, wait_follow};
 
 const STACK: usize = 512 * 1024;
 
@@ -180,7 +180,13 @@ impl<'a> Audience<'a> {
                 let text = format!("{}\n", event.notice.trim_end());
                 self.context.report(job, || message::out(&text))
             }
-            _ => tell(self.context, job, self.json),
+            _ if self.json => self
+                .context
+                .report(job, || message::out_json(&super::show::facts(job))),
+            _ => {
+                let line = format!("{}\n", sentence(&row(job)));
+                self.context.report(job, || message::out(&line))
+            }
         }
     }
 }
