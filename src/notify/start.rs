@@ -82,7 +82,7 @@ pub fn image(program: &Path, state: &Path, job: Option<&JobId>) -> Image {
 /// Starts the helper process where somebody may be waiting to be told. For a verb, before it has
 /// threads: the helper belongs to nobody and outlives it.
 pub fn nudge(stores: &[Store]) {
-    for store in stores.iter().filter(|store| store.has_subscriptions()) {
+    for store in stores.iter().filter(|store| store.may_owe()) {
         let image = image(Path::new("/proc/self/exe"), store.path(), None);
         process::spawn_orphan(&image);
     }

@@ -52,7 +52,7 @@ impl Supervisor {
             return;
         }
         self.news = false;
-        let Some(store) = self.ledger.store().filter(|s| s.has_subscriptions()) else {
+        let Some(store) = self.ledger.store().filter(|s| s.may_owe()) else {
             return;
         };
         let image = start::image(Path::new(SELF), store.path(), None);
