@@ -79,7 +79,7 @@ pub enum NotifyWhat {
 Sinks:
   dir:/DIRECTORY   one file EVENT.json per event, complete or not there
   exec:/PROGRAM    the event on stdin; no shell, empty environment, 10 seconds
-  https://URL      a signed POST (Standard Webhooks); http:// only to this machine
+  https://URL      a signed POST (Standard Webhooks); http:// to this machine
   unix:/SOCKET     one line to whoever listens, if it is yours
   claude-code, codex, opencode, agentapi
                    the agent that started the job, through its harness
@@ -87,7 +87,7 @@ Sinks:
 
 Example:
   agent-sh notify add dir:/home/you/events --on failure
-  agent-sh notify add https://example.com/hook --as web --secret-file ~/.config/hook.key
+  agent-sh notify add https://example.com/hook --as web --secret-file ~/.key
   agent-sh notify add auto --on-output 'listening on|error'
 
 Exit codes: 0 done, 2 wrong usage, 125 there is one of that name, or agent-sh failed.")]

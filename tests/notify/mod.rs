@@ -264,5 +264,5 @@ fn mistakes_are_explained() {
     refused(&again, 125, "there is a subscription 'd' already");
     let pattern = sandbox.agent_sh(["notify", "add", &sink, "--as", "e", "--on-output", "("]);
     refused(&pattern, 2, "unclosed group");
-    assert_eq!(verb(&sandbox, ["notify", "list"]).lines().count(), 1);
+    assert_eq!(verb(&sandbox, ["notify", "list"]).lines().count(), 2);
 }

@@ -244,3 +244,62 @@ fn addresses_that_only_this_machine_reaches_are_refused() {
         refused(&sandbox.agent_sh(["notify", "test", name]), 125, words);
     }
 }
+
+/// A server with a certificate of an authority that only this test trusts.
+const TLS_SERVER: &str = r#"
+import http.server, ssl, sys
+class Hook(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(204); self.end_headers()
+    def log_message(self, *args): pass
+server = http.server.HTTPServer(("127.0.0.1", 0), Hook)
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain(sys.argv[1], sys.argv[2])
+server.socket = context.wrap_socket(server.socket, server_side=True)
+print(server.server_port, flush=True)
+server.serve_forever()
+"#;
+
+#[test]
+fn certificates_are_verified() {
+    if !stands_in() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let make = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=authority -keyout ca.key -out ca.pem \
+        -addext basicConstraints=critical,CA:TRUE && \
+        openssl req -newkey rsa:2048 -nodes -subj /CN=hook -keyout hook.key -out hook.csr && \
+        printf 'subjectAltName=IP:127.0.0.1' > names && \
+        openssl x509 -req -in hook.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile names -out hook.pem";
+    let made = sandbox.real_call("bash").c(make).run();
+    assert!(made.succeeded(), "{made:?}");
+    let file = |name: &str| sandbox.work().join(name).to_str().unwrap().to_owned();
+    let mut server = std::process::Command::new("python3")
+        .args(["-c", TLS_SERVER, &file("hook.pem"), &file("hook.key")])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut port = String::new();
+    let stdout = server.stdout.take().unwrap();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut port).unwrap();
+    for (name, host) in [("right", "127.0.0.1"), ("wrong-name", "localhost")] {
+        let url = format!("https://{host}:{}/", port.trim());
+        assert!(
+            sandbox
+                .agent_sh(["notify", "add", &url, "--as", name])
+                .succeeded()
+        );
+    }
+    let test = |name: &str, authority: &str| {
+        let call = sandbox.call("agent-sh").args(["notify", "test", name]);
+        call.env("SSL_CERT_FILE", authority).run()
+    };
+    let trusted = test("right", &file("ca.pem"));
+    assert!(trusted.succeeded(), "{trusted:?}");
+    refused(&test("right", "/dev/null"), 125, "certificate");
+    refused(&test("wrong-name", &file("ca.pem")), 125, "certificate");
+    server.kill().unwrap();
+    server.wait().unwrap();
+}
