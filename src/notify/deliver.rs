@@ -20,6 +20,9 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 const STACK: usize = 512 * 1024;
 /// When somebody else is at an event: look again whether it was delivered or its deliverer died.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// The word for a helper that tries once. Verbs start those: one that is called every second must not
+/// leave a crowd behind that waits for the same server.
+pub const ONCE: &str = "--once";
 /// The name of the helper process. A supervisor above it takes it for no stray by that.
 pub const TITLE: &str = "agent-sh deliverer";
 
@@ -37,20 +40,25 @@ pub fn main(words: &[OsString]) -> u8 {
     else {
         return 125;
     };
-    match words.get(1).map(|word| word.to_string_lossy().parse()) {
-        Some(Ok(id)) => watch::follow(&store, &id),
-        Some(Err(_)) => return 2,
-        None => serve_all(&store, Instant::now() + PATIENCE),
+    match words.get(1) {
+        None => serve_all(&store, PATIENCE, true),
+        Some(word) if word == ONCE => serve_all(&store, PATIENCE, false),
+        Some(word) => match word.to_string_lossy().parse() {
+            Ok(id) => watch::follow(&store, &id),
+            Err(_) => return 2,
+        },
     }
     0
 }
 
-/// Serves every subscriber until nothing is pending or the deadline is over.
-pub fn serve_all(store: &Store, deadline: Instant) {
+/// Serves every subscriber until nothing is pending or the time is over. `stay`: comes back to what
+/// failed; else each event is tried once, if its pause is over.
+fn serve_all(store: &Store, patience: Duration, stay: bool) {
+    let deadline = Instant::now() + patience;
     let subs = store.subscriptions();
     thread::scope(|scope| {
         for sub in &subs {
-            let serve = move || serve(store, sub, deadline);
+            let serve = move || serve(store, sub, deadline, stay);
             // Without a thread the others are served all the same; this one is when we come again.
             drop(
                 thread::Builder::new()
@@ -61,7 +69,7 @@ pub fn serve_all(store: &Store, deadline: Instant) {
     });
 }
 
-fn serve(store: &Store, sub: &Subscription, deadline: Instant) {
+fn serve(store: &Store, sub: &Subscription, deadline: Instant, stay: bool) {
     // Nobody's stdout is at hand here; it belongs to a verb that waits.
     if matches!(sub.sink.parse(), Ok(Sink::Stdout)) {
         return;
@@ -94,7 +102,7 @@ fn serve(store: &Store, sub: &Subscription, deadline: Instant) {
             }
             continue;
         };
-        if Instant::now() + pause > deadline {
+        if !stay || Instant::now() + pause > deadline {
             return;
         }
         rest(pause);

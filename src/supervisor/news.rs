@@ -38,7 +38,7 @@ impl Supervisor {
                 .iter()
                 .any(|sub| sub.standing && sub.watches() && sub.covers(session));
             if wanted {
-                let image = start::image(Path::new(SELF), store.path(), Some(live.id()));
+                let image = start::image(Path::new(SELF), store.path(), Some(live.id().as_str()));
                 self.helpers.extend(process::spawn_helper(&image));
             }
         }
