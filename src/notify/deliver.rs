@@ -188,16 +188,24 @@ pub fn attempt(
     )
 }
 
-/// Delivers the end of one job while a verb waits for it. `Err`: why it was given up for now; then it
-/// stays pending, unless it is dead.
+/// Why a delivery was given up.
+#[derive(Debug)]
+pub struct GaveUp {
+    pub why: String,
+    /// For good; else it stays pending.
+    pub dead: bool,
+}
+
+/// Delivers the end of one job while a verb waits for it.
 pub fn insist(
     store: &Store,
     sub: &Subscription,
     job: &JobView,
     deadline: Instant,
-) -> Result<std::result::Result<(), String>> {
+) -> Result<std::result::Result<(), GaveUp>> {
+    let gave_up = |why, dead| Ok(Err(GaveUp { why, dead }));
     if let Some(why) = store.disabled(&sub.name) {
-        return Ok(Err(why));
+        return gave_up(why, true);
     }
     let mut first = true;
     let mut last = "somebody else is delivering it".to_owned();
@@ -205,7 +213,7 @@ pub fn insist(
         let left = deadline.saturating_duration_since(Instant::now());
         let pause = match attempt(store, sub, job, left, first)? {
             Attempt::Settled => return Ok(Ok(())),
-            Attempt::Dead(why) => return Ok(Err(why)),
+            Attempt::Dead(why) => return gave_up(why, true),
             Attempt::NotDue(pause) => pause,
             Attempt::Busy => LOOK_AGAIN / 10,
             Attempt::Failed(why, pause) => {
@@ -215,7 +223,7 @@ pub fn insist(
         };
         first = false;
         if Instant::now() + pause > deadline {
-            return Ok(Err(last));
+            return gave_up(last, false);
         }
         rest(pause);
     }
