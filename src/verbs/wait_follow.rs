@@ -50,6 +50,7 @@ pub(super) fn follow(audience: &mut Audience<'_>, wait: &Wait) -> Result<u8> {
                     is_news(&job)
                 };
                 if wanted {
+                    audience.want(&job)?;
                     end(audience, &job)?;
                 }
                 continue;
