@@ -76,6 +76,8 @@ pub type Wake = fn(&Waking<'_>) -> Woken;
 /// The ways to wake that there are. A harness without one is told by its own hooks.
 const WAKES: &[(Kind, Wake)] = &[];
 
+const KNOWS: &str = "the agent knows";
+
 /// Why this end is no news to the agent of its session, if so: it asked for it itself, or saw it.
 #[must_use]
 pub fn is_no_news(job: &JobView) -> Option<&'static str> {
@@ -91,6 +93,11 @@ pub fn is_no_news(job: &JobView) -> Option<&'static str> {
         return Some("the call that started it told");
     }
     None
+}
+
+/// The same, or that it was told already.
+pub(super) fn is_known(job: &JobView) -> Option<&'static str> {
+    is_no_news(job).or_else(|| told::is_told(job).then_some(KNOWS))
 }
 
 /// Tells the agent, unless it knows.
@@ -115,7 +122,7 @@ pub(super) fn tell(kind: Kind, event: &Event, job: &JobView) -> Sent {
     }
     let claim = match told::try_claim(job) {
         Ok(claim) => claim,
-        Err(Told::Done) => return Sent::Spared("the agent knows"),
+        Err(Told::Done) => return Sent::Spared(KNOWS),
         Err(_) => return Sent::failed("the agent is being told"),
     };
     let sent = wake(kind, &waking);

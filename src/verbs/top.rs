@@ -241,7 +241,8 @@ impl Top<'_> {
     /// Those that run first, the newest first; and only what is news.
     fn sort(&mut self) {
         let now = clock::wall();
-        self.jobs.retain(|job| ps::is_news(job.state, job.settled_at(), now));
+        self.jobs
+            .retain(|job| ps::is_news(job.state, job.settled_at(), now));
         self.jobs.sort_by(|a, b| {
             let key = |job: &JobView| {
                 (

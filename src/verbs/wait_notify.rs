@@ -18,7 +18,10 @@ use crate::verbs::format::short_duration;
 use crate::verbs::wait::{TIMED_OUT, code, overall, tell_end};
 use crate::verbs::{Context, wait_follow};
 
-const STACK: usize = 512 * 1024;
+/// Enough for a record to be read; the default would be 2 MiB a job.
+pub(super) const STACK: usize = 512 * 1024;
+const PENDING: &str =
+    "it is pending ('agent-sh notify list'); the next agent-sh that runs tries again";
 
 /// Whether this is more than a plain wait.
 pub(crate) fn is_meant(wait: &Wait) -> bool {
@@ -155,16 +158,15 @@ impl<'a> Audience<'a> {
                 continue;
             }
             let deadline = Instant::now() + deliver::PATIENCE;
-            if let Err(why) = deliver::insist(store, sub, job, deadline)? {
+            if let Err(gave_up) = deliver::insist(store, sub, job, deadline)? {
                 delivered = false;
-                message::say_with_hint(
-                    format!(
-                        "the end of job {} was not delivered to '{}': {why}",
-                        job.id(),
-                        sub.name
-                    ),
-                    "'agent-sh notify list' shows what is pending; the next agent-sh that runs tries again",
-                );
+                let (id, name, why) = (job.id(), &sub.name, gave_up.why);
+                let text = format!("the end of job {id} was not delivered to '{name}': {why}");
+                if gave_up.dead {
+                    message::say(text);
+                } else {
+                    message::say_with_hint(text, PENDING);
+                }
             }
         }
         if !said {
@@ -266,7 +268,7 @@ pub(crate) fn wait(context: &Context, wait: &Wait) -> Result<u8> {
     }
 }
 
-pub(super) type Answer = (usize, Result<Waited>);
+type Answer = (usize, Result<Waited>);
 
 /// Waits for all, at once; one that has ended answers at once.
 fn watch_all(jobs: &[JobView]) -> Result<mpsc::Receiver<Answer>> {
@@ -277,7 +279,7 @@ fn watch_all(jobs: &[JobView]) -> Result<mpsc::Receiver<Answer>> {
     Ok(receiver)
 }
 
-pub(super) fn wait_for(place: usize, job: &JobView, sender: mpsc::Sender<Answer>) -> Result<()> {
+fn wait_for(place: usize, job: &JobView, sender: mpsc::Sender<Answer>) -> Result<()> {
     let job = job.clone();
     thread::Builder::new()
         .stack_size(STACK)
@@ -287,7 +289,7 @@ pub(super) fn wait_for(place: usize, job: &JobView, sender: mpsc::Sender<Answer>
 }
 
 /// The next answer. `None`: the deadline is over, or nobody is left to answer.
-pub(super) fn next(results: &mpsc::Receiver<Answer>, deadline: Option<Instant>) -> Option<Answer> {
+fn next(results: &mpsc::Receiver<Answer>, deadline: Option<Instant>) -> Option<Answer> {
     let far = Duration::from_secs(u64::from(u32::MAX));
     let left = deadline.map_or(far, |end| end.saturating_duration_since(Instant::now()));
     results.recv_timeout(left).ok()
