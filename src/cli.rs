@@ -406,6 +406,8 @@ pub enum SetupWhat {
     #[command(name = "claude-code")]
     ClaudeCode(ClaudeCode),
     Opencode(Opencode),
+    Codex(Codex),
+    Gemini(Gemini),
 }
 
 /// Answer an event of a harness; 'setup' puts this into its settings
@@ -479,6 +481,39 @@ pub struct Opencode {
     /// The configuration of this project: opencode.json and .opencode/plugin
     #[arg(long, group = "place")]
     pub project: bool,
+    #[command(flatten)]
+    pub how: How,
+}
+
+/// Set up Codex: bash leads to us, and a thread is told through 'codex queue' when a job has ended
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Codex calls the login shell by its path. Setup lets its bash hand every command to us (BASH_ENV in \
+shell_environment_policy of config.toml, which otherwise stays as it is) and adds the subscription 'codex', which \
+wakes a thread when its job has ended. In Codex's sandbox bash does not read that file; what to do by hand is said.
+
+Example:
+  agent-sh setup codex
+  agent-sh setup codex --undo
+
+Exit codes: 0 done (also when nothing was to do), 2 wrong usage, 125 a file cannot be changed or agent-sh failed.")]
+pub struct Codex {
+    #[command(flatten)]
+    pub how: How,
+}
+
+/// Set up Gemini CLI: a directory of links to start it with
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Gemini CLI calls the first bash on PATH. Setup makes a directory of links and prints the line that puts it in \
+front; that line goes into your shell's profile by hand, for it changes more than Gemini CLI.
+
+Example:
+  agent-sh setup gemini
+  agent-sh setup gemini --undo
+
+Exit codes: 0 done (also when nothing was to do), 2 wrong usage, 125 a file is in the way or agent-sh failed.")]
+pub struct Gemini {
     #[command(flatten)]
     pub how: How,
 }

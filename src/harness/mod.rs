@@ -4,18 +4,32 @@
 //! `setup` and `hook` and the sinks of `notify` come through these doors. Files of others are changed
 //! through `edit` alone.
 
+pub(crate) mod agentapi;
 pub(crate) mod claude_code;
+pub(crate) mod claude_resume;
 pub(crate) mod client;
+pub(crate) mod codex;
 pub(crate) mod edit;
 pub(crate) mod json;
 pub(crate) mod opencode;
 pub(crate) mod place;
+mod run;
+mod whole;
 
 use std::path::Path;
+
+use crate::settings::{self, Settings};
 
 /// `…/agent-sh-bash` and the like: a link that a setup of ours made.
 pub(crate) fn is_our_shell(path: &str) -> bool {
     Path::new(path)
         .file_name()
         .is_some_and(|name| name.to_string_lossy().starts_with("agent-sh-"))
+}
+
+/// The settings of this process, for what only the user may allow. A bad value counts as not set.
+fn settings() -> Settings {
+    let env = |name: &str| std::env::var_os(name);
+    let text = settings::config_path(env).and_then(|path| std::fs::read_to_string(path).ok());
+    Settings::read(env, text.as_deref())
 }

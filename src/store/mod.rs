@@ -30,7 +30,7 @@ mod tests;
 pub mod told;
 mod transcript;
 mod view;
-mod waiter;
+pub mod waiter;
 
 use std::ffi::OsString;
 use std::io;

@@ -82,7 +82,10 @@ fn dispatch(verb: Verb, hooks: Hooks) -> Result<u8> {
         }
         (Err(error), _) => return Err(error),
     };
-    if !matches!(verb, Verb::Run(_) | Verb::Parse(_) | Verb::Setup(_)) {
+    if !matches!(
+        verb,
+        Verb::Run(_) | Verb::Parse(_) | Verb::Setup(_) | Verb::Hook(_)
+    ) {
         // What stayed behind is delivered by whoever comes next; that is us.
         crate::notify::start::nudge(&context.stores());
     }
