@@ -5,9 +5,9 @@
 //! processes, and none of those that live has it; nor has any process its id on its command line.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use serde_json::Value;
 
@@ -38,24 +38,17 @@ pub(crate) fn wake(waking: &Waking<'_>) -> Woken {
     };
     let mut command = Command::new("claude");
     command.args(["-p", "--resume", session]).current_dir(dir);
-    match resume(
-        &mut command,
+    for name in super::OF_A_SESSION {
+        command.env_remove(name);
+    }
+    // Through its stdin: a command line is for everybody to read.
+    match run::keep(
+        &command,
         &format!("[agent-sh] {}\n", waking.notice.trim_end()),
     ) {
         Ok(()) => Woken::Told,
         Err(why) => Woken::Failed(format!("claude --resume: {why}")),
     }
-}
-
-/// The text goes through its stdin: a command line is for everybody to read.
-fn resume(command: &mut Command, text: &str) -> Result<(), String> {
-    let mut child = run::let_go(command.stdin(Stdio::piped()))?;
-    let stdin = child.stdin.take();
-    let written = stdin.map(|mut stdin| stdin.write_all(text.as_bytes()));
-    written
-        .transpose()
-        .map(drop)
-        .map_err(|error| crate::error::cause(&error))
 }
 
 fn config_dir(waking: &Waking<'_>) -> Option<PathBuf> {

@@ -5,7 +5,6 @@
 //! A thread is woken by `codex queue`, which a TUI or an app-server acts on. `codex exec` reads no
 //! queue; its thread can be resumed once nothing owns it, if the user allows that.
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -185,16 +184,15 @@ pub(crate) fn wake(waking: &Waking<'_>) -> Woken {
     if running.reader.is_none() && running.one_shot {
         return Woken::Later("'codex exec' is still at work and reads no messages".to_owned());
     }
-    if running.reader.is_none() && super::settings().resume {
+    let resumes = super::settings().resume;
+    if running.reader.is_none() && resumes {
         return resume(&program, waking, &text);
     }
-    let args: [OsString; 5] = [
-        "queue".into(),
-        "--thread".into(),
-        waking.session.into(),
-        "--message".into(),
-        text.into(),
-    ];
+    let mut args = vec!["queue", "--thread", waking.session, "--message", &text];
+    if resumes {
+        // A daemon runs: one that does not have the thread yet may take it up.
+        args.push("--resume");
+    }
     match run::to_end(command(&program, waking).args(args), QUEUE_LIMIT) {
         Ok(()) => Woken::Told,
         Err(why) => Woken::Failed(format!("codex queue: {why}")),
@@ -211,8 +209,8 @@ fn resume(program: &Path, waking: &Waking<'_>, text: &str) -> Woken {
         waking.session,
         text,
     ];
-    match run::let_go(command(program, waking).args(args)) {
-        Ok(_) => Woken::Told,
+    match run::keep(command(program, waking).args(args), "") {
+        Ok(()) => Woken::Told,
         Err(why) => Woken::Failed(format!("codex exec resume: {why}")),
     }
 }
@@ -220,6 +218,9 @@ fn resume(program: &Path, waking: &Waking<'_>, text: &str) -> Woken {
 fn command(program: &Path, waking: &Waking<'_>) -> Command {
     let mut command = Command::new(program);
     command.stdin(Stdio::null());
+    for name in super::OF_A_SESSION {
+        command.env_remove(name);
+    }
     if let Some(home) = waking.launch.wake.get("CODEX_HOME") {
         command.env("CODEX_HOME", home);
     }

@@ -13,7 +13,7 @@ pub(crate) mod edit;
 pub(crate) mod json;
 pub(crate) mod opencode;
 pub(crate) mod place;
-mod run;
+pub(crate) mod run;
 mod whole;
 
 use std::path::Path;
@@ -33,3 +33,18 @@ fn settings() -> Settings {
     let text = settings::config_path(env).and_then(|path| std::fs::read_to_string(path).ok());
     Settings::read(env, text.as_deref())
 }
+
+/// What a harness tells its children of itself. A client that is started anew must not take itself for
+/// one of them.
+const OF_A_SESSION: [&str; 10] = [
+    "CLAUDECODE",
+    "CLAUDE_CODE_CHILD_SESSION",
+    "CLAUDE_CODE_ENTRYPOINT",
+    "CLAUDE_CODE_MESSAGING_SOCKET",
+    "CLAUDE_CODE_MESSAGING_TOKEN",
+    "CLAUDE_CODE_SESSION_ATTENDED",
+    "CLAUDE_CODE_SESSION_ID",
+    "CLAUDE_PID",
+    "CODEX_THREAD_ID",
+    "CODEX_SESSION_ID",
+];

@@ -1,12 +1,16 @@
 //! Calling a harness's own program, with a limit: nothing of ours may hang on it.
 
-use std::io::Read;
+use std::ffi::OsString;
+use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::error::cause;
-use crate::sys::{proc, signal};
+use crate::invocation;
+use crate::message;
+use crate::notify::deliver;
+use crate::sys::{proc, session, signal};
 use crate::text;
 
 /// How much of what it says becomes the reason of a failure.
@@ -48,12 +52,65 @@ pub(super) fn to_end(command: &mut Command, limit: Duration) -> Result<(), Strin
     })
 }
 
-/// Starts it in a group of its own, to be left to itself.
-pub(super) fn let_go(command: &mut Command) -> Result<Child, String> {
-    let spawned = command
+/// Starts a program that outlives us, with this text as its stdin. It gets a keeper: a process of ours
+/// that stays its parent. Without one it would be an orphan below a supervisor, and so a job, whose end
+/// would be told in turn.
+pub(super) fn keep(command: &Command, text: &str) -> Result<(), String> {
+    let mut keeper = Command::new("/proc/self/exe");
+    keeper
+        .arg(invocation::KEEP)
+        .arg(command.get_program())
+        .args(command.get_args())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => keeper.env(name, value),
+            None => keeper.env_remove(name),
+        };
+    }
+    if let Some(dir) = command.get_current_dir() {
+        keeper.current_dir(dir);
+    }
+    let mut child = keeper.spawn().map_err(|error| cause(&error))?;
+    // A notice is smaller than a pipe; a program that does not read it shall start all the same.
+    drop(
+        child
+            .stdin
+            .take()
+            .map(|mut stdin| stdin.write_all(text.as_bytes())),
+    );
+    let mut answer = [0];
+    let started = child
+        .stdout
+        .take()
+        .map(|mut stdout| stdout.read_exact(&mut answer));
+    match started {
+        Some(Ok(())) => Ok(()),
+        _ => Err(format!(
+            "cannot start '{}'",
+            command.get_program().display()
+        )),
+    }
+}
+
+/// The keeper. It has our helpers' title before it answers, so no supervisor takes it for a job.
+pub(crate) fn keeper(words: &[OsString]) -> u8 {
+    session::set_title(deliver::TITLE);
+    drop(session::child_new_session());
+    let Some((program, args)) = words.split_first() else {
+        return 2;
+    };
+    let spawned = Command::new(program)
+        .args(args)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
-        .process_group(0)
         .spawn();
-    spawned.map_err(|error| cause(&error))
+    let Ok(mut child) = spawned else {
+        return 127;
+    };
+    drop(message::out("."));
+    drop(child.wait());
+    0
 }

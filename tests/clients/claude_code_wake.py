@@ -350,6 +350,36 @@ class Wake(kit.Jobs):
             self.nothing_left(f"case D, {policy}: nothing is left")
 
 
+    def ended_session(self):
+        """A session that has ended is resumed, if the user allows it; one that is open never is."""
+        name = os.path.basename(self.program)
+        os.symlink(self.program, f"{self.run}/bin/claude")
+        allowed = {"AGENT_SH_RESUME": "1", "PATH": f"{self.run}/bin:{environment(self.run)['PATH']}"}
+        self.checks.same(self.verb("notify", "add", "claude-code").returncode, 0, "resume: a standing subscription")
+        session = self.session("stream", env=allowed)
+        try:
+            open_job, job = self.start_job(session, "while-open", "after-end")
+            session.answer("turn over")
+            session.idle()
+            self.release("while-open")
+            body = session.asked()
+            self.checks.same(notices(body, open_job), 1, "resume: an open session is told by its hook")
+            session.answer("woken")
+            session.idle()
+            self.checks.same(session.end(), 0, "resume: the client ends well")
+            self.release("after-end")
+            body = session.asked()
+            counts = [notices(body, each) for each in (open_job, job)]
+            self.checks.same(counts, [1, 1], "resume: the ended session goes on, in a client of its own, with the notice")
+            session.answer("woken again")
+            self.nothing_left(f"resume: the client ({name}) has left again, and nothing with it")
+        finally:
+            session.kill()
+        jobs = [row for row in self.listed("-a", "-A").values() if "--resume" in row["command"]]
+        self.checks.same(jobs, [], "resume: it is no job itself")
+        self.verb("notify", "remove", "claude-code")
+
+
 def seed(run):
     """What the TUI would ask a new user."""
     known = {
@@ -384,6 +414,7 @@ def test(run, program, checks):
     wake.killed_and_resumed()
     wake.in_the_middle()
     wake.case_d()
+    wake.ended_session()
     # The client has written to the file itself since.
     wake.verb("setup", "claude-code", "--undo")
     with open(path) as file:
