@@ -167,7 +167,7 @@ fn what_cannot_be_changed_is_left_alone() {
     refused("read-only");
     fs::set_permissions(&real, fs::Permissions::from_mode(0o600)).unwrap();
     // Nothing was left by those that failed.
-    assert_eq!(files(&sandbox), [path.clone()]);
+    assert_eq!(files(&sandbox), std::slice::from_ref(&path));
     done(&sandbox, &["claude-code"]);
     assert!(path.is_symlink());
     assert!(
