@@ -9,6 +9,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use regex::Regex;
+
+mod notify;
+
+pub use notify::*;
 
 pub use setup::{ClaudeCode, Codex, Gemini, Hook, How, Opencode, Setup, SetupWhat, Shims};
 
@@ -156,12 +161,16 @@ pub struct Show {
 /// Print what a job wrote
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Clean text: escape sequences are gone, a progress line shows only what it said last.
-If the job's output was redirected to a file, that file is shown, and stderr says so.
+Clean text, as a person would have seen it: no escape sequences, progress bars as they stood last, nothing of \
+full-screen programs. If stdout was redirected to a file, that file is shown, and stderr says so.
+--json prints {\"line\":TEXT} for each line, and {\"left_out\":BYTES} where the middle of a long output was not kept.
 
 Example:
   agent-sh logs 7f3k -n 50
-  agent-sh logs 7f3k -f        follows until the job ends
+  agent-sh logs 7f3k --since 5m --grep 'error|warning'
+  agent-sh logs 7f3k -f             follows until the job ends
+  agent-sh logs 7f3k --screen       the screen of a full-screen program
+  agent-sh logs 7f3k --cast > a.cast; asciinema play a.cast
 
 Exit codes: 0 shown, 2 wrong usage, 125 no such job or no output to be found.")]
 pub struct Logs {
@@ -169,25 +178,45 @@ pub struct Logs {
     #[arg(value_name = "ID")]
     pub job: String,
     /// Only the last N lines
-    #[arg(short = 'n', long, value_name = "N")]
+    #[arg(short = 'n', long, value_name = "N", conflicts_with_all = ["screen", "cast"])]
     pub lines: Option<usize>,
     /// Go on printing until the job ends
-    #[arg(short, long)]
+    #[arg(short, long, conflicts_with_all = ["screen", "cast"])]
     pub follow: bool,
+    /// Only what was written in the last 90s, 10m, 2h
+    #[arg(long, value_name = "DURATION", value_parser = settings::duration, conflicts_with_all = ["screen", "cast"])]
+    pub since: Option<Duration>,
+    /// Only lines that match this regular expression
+    #[arg(long, value_name = "RE", value_parser = regex, conflicts_with_all = ["raw", "screen", "cast"])]
+    pub grep: Option<Regex>,
     /// The bytes as the job wrote them, escape sequences included
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["screen", "cast", "json"])]
     pub raw: bool,
+    /// What stands on the job's screen now
+    #[arg(long, conflicts_with = "cast")]
+    pub screen: bool,
+    /// The output with its times, as asciicast v2
+    #[arg(long, conflicts_with = "json")]
+    pub cast: bool,
+    /// Print JSON, one object a line
+    #[arg(long)]
+    pub json: bool,
 }
 
-/// Block until jobs have ended
+/// Block until jobs have ended, or until one writes, listens or is silent
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Without an ID: all running jobs of the caller's session, or of every session if the caller has none.
 One line per job is printed when it ends; with --json its record, one a line.
+--for-output looks at all lines since the job's start, as clean text, a prompt without a newline included. \
+--for-port waits until a process of the job itself listens on that TCP port.
 
 Example:
   agent-sh wait 7f3k && echo built
   agent-sh wait 7f3k 9m2p --any --timeout 10m
+  agent-sh wait web --for-port 3000 --timeout 60s
+  agent-sh wait web --for-output 'ready in|error'
+  agent-sh wait 7f3k --idle 30s
   agent-sh wait 7f3k --notify dir:/home/you/events
   agent-sh wait --follow --notify stdout
 
@@ -195,7 +224,9 @@ With --notify the end is also delivered to sinks ('agent-sh notify add --help' l
 once that is done. What could not be delivered stays pending for the next agent-sh that runs.
 
 Exit codes: the job's own, 128+n after signal n, 125 when it is lost or unknown; of several jobs the first that \
-is not 0, in the order given; with --any that of the first to end; 124 when --timeout is over; 125 when a delivery was given up; 2 wrong usage.")]
+is not 0, in the order given; with --any that of the first to end. With --for-output, --for-port, --idle: 0 when \
+it happened, 1 when the job ended without it. 124 when --timeout is over; 125 when a delivery was given up; \
+2 wrong usage.")]
 pub struct Wait {
     /// Ids, unique beginnings of one, names, or 'last'
     #[arg(value_name = "ID")]
@@ -209,6 +240,15 @@ pub struct Wait {
     /// Give up after this time: 90, 90s, 10m, 2h. The jobs run on
     #[arg(long, value_name = "DURATION", value_parser = settings::duration)]
     pub timeout: Option<Duration>,
+    /// Until a line of output matches this regular expression
+    #[arg(long, value_name = "RE", value_parser = regex, conflicts_with_all = ["for_port", "idle"])]
+    pub for_output: Option<Regex>,
+    /// Until the job listens on this TCP port
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), conflicts_with = "idle")]
+    pub for_port: Option<u16>,
+    /// Until the job has written nothing for this time
+    #[arg(long, value_name = "DURATION", value_parser = settings::duration)]
+    pub idle: Option<Duration>,
     /// Print records as JSON, one a line
     #[arg(long)]
     pub json: bool,
@@ -216,134 +256,12 @@ pub struct Wait {
     pub tell: WaitTell,
 }
 
-#[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Telling others")]
-pub struct WaitTell {
-    /// Deliver the end to this sink, or to the subscriber of this name; may be given more than once
-    #[arg(long, value_name = "SINK")]
-    pub notify: Vec<String>,
-    /// Who is told: the same subscriber is never told twice
-    #[arg(long = "as", value_name = "NAME", value_parser = name, requires = "notify")]
-    pub subscriber: Option<String>,
-    /// Go on with all jobs of the session, as they start and end
-    #[arg(long, conflicts_with_all = ["any", "jobs"])]
-    pub follow: bool,
-    /// The session whose jobs are meant, if not the caller's
-    #[arg(long, value_name = "KEY")]
-    pub session: Option<String>,
-    #[command(flatten)]
-    pub watch: Watching,
-    #[command(flatten)]
-    pub web: Webhook,
-}
-
-#[derive(Clone, Debug, Args)]
-pub struct Watching {
-    /// Tell of lines that match this regular expression, while the job runs
-    #[arg(long, value_name = "RE", value_parser = pattern)]
-    pub on_output: Option<String>,
-    /// Tell that a job that writes is alive, this often
-    #[arg(long, value_name = "DURATION", value_parser = settings::duration)]
-    pub heartbeat: Option<Duration>,
-}
-
-#[derive(Clone, Debug, Args)]
-pub struct Webhook {
-    /// The key that signs webhooks (whsec_…), in a file that only you can read
-    #[arg(long, value_name = "FILE")]
-    pub secret_file: Option<PathBuf>,
-    /// Webhooks may go to addresses of private networks
-    #[arg(long)]
-    pub allow_private: bool,
-}
-
-/// Say who is to be told when jobs end
-#[derive(Debug, Args)]
-#[command(after_help = "\
-A subscription stands until it is removed: whatever job ends, its supervisor tells. What cannot be delivered \
-is tried again, and stays pending for the next agent-sh that runs.
-
-Example:
-  agent-sh notify add dir:/home/you/events
-  agent-sh notify list
-
-Exit codes: 0 done, 2 wrong usage, 125 no such subscription, not delivered, or agent-sh failed.")]
-pub struct Notify {
-    #[command(subcommand)]
-    pub what: NotifyWhat,
-}
-
-#[derive(Debug, Subcommand)]
-pub enum NotifyWhat {
-    Add(NotifyAdd),
-    List(NotifyList),
-    Remove(NotifyName),
-    Test(NotifyTest),
-}
-
-/// Subscribe a sink to the ends of jobs
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Sinks:
-  dir:/DIRECTORY   one file EVENT.json per event, complete or not there
-  exec:/PROGRAM    the event on stdin; no shell, empty environment, 10 seconds
-  https://URL      a signed POST (Standard Webhooks); http:// only to this machine
-  unix:/SOCKET     one line to whoever listens, if it is yours
-  claude-code, codex, opencode, agentapi
-                   the agent that started the job, through its harness
-  auto             whichever of these started the job
-
-Example:
-  agent-sh notify add dir:/home/you/events --on failure
-  agent-sh notify add https://example.com/hook --as web --secret-file ~/.config/hook.key
-  agent-sh notify add auto --on-output 'listening on|error'
-
-Exit codes: 0 done, 2 wrong usage, 125 there is one of that name, or agent-sh failed.")]
-pub struct NotifyAdd {
-    /// Where events go
-    pub sink: String,
-    /// The name of the subscription; made from the sink unless given
-    #[arg(long = "as", value_name = "NAME", value_parser = name)]
-    pub subscriber: Option<String>,
-    /// Only jobs of this session
-    #[arg(long, value_name = "KEY")]
-    pub session: Option<String>,
-    /// Which ends
-    #[arg(long, value_name = "WHICH", default_value = "always")]
-    pub on: OnWord,
-    #[command(flatten)]
-    pub watch: Watching,
-    #[command(flatten)]
-    pub web: Webhook,
-}
-
-/// List subscriptions with what is pending, delivered and dead
-#[derive(Debug, Args)]
-pub struct NotifyList {
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// Remove a subscription; nothing more is delivered to it
-#[derive(Debug, Args)]
-pub struct NotifyName {
-    /// The name of the subscription
-    pub name: String,
-}
-
-/// Send a test event now, and say what became of it
-#[derive(Debug, Args)]
-pub struct NotifyTest {
-    /// The name of the subscription
-    pub name: String,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum OnWord {
-    Success,
-    Failure,
-    Always,
+impl Wait {
+    /// Something else than the end is waited for.
+    #[must_use]
+    pub fn has_condition(&self) -> bool {
+        self.for_output.is_some() || self.for_port.is_some() || self.idle.is_some()
+    }
 }
 
 /// End jobs: TERM, then KILL, to the whole process tree
@@ -421,6 +339,15 @@ pub enum DialectWord {
     Zsh,
 }
 
+/// A regular expression that is matched in linear time, whatever it is.
+fn regex(text: &str) -> Result<Regex, String> {
+    Regex::new(text).map_err(|error| {
+        let why = error.to_string();
+        let why = why.lines().last().unwrap_or_default();
+        why.trim_start_matches("error: ").to_owned()
+    })
+}
+
 /// `TERM`, `sigterm`, `15`.
 fn signal(text: &str) -> Result<i32, String> {
     let wrong = || "not a signal such as TERM, INT or 15".to_owned();
@@ -437,22 +364,6 @@ fn signal(text: &str) -> Result<i32, String> {
         .parse::<nix::sys::signal::Signal>()
         .map(|signal| signal as i32)
         .map_err(|_| wrong())
-}
-
-/// A regular expression that can be used.
-fn pattern(text: &str) -> Result<String, String> {
-    match regex::Regex::new(text) {
-        Ok(_) => Ok(text.to_owned()),
-        Err(error) => {
-            let lines = error.to_string();
-            Err(lines
-                .lines()
-                .last()
-                .unwrap_or("cannot be read")
-                .trim()
-                .to_owned())
-        }
-    }
 }
 
 /// A name must not look like an option, hide another job, or upset a terminal.

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Rooms, from the pure ones to the floor: `syntax` `plan` `rewrite` `settings` `session` `job`
-//! `record` `text` do no I/O; `store` owns every path below the state directory; `front`,
+//! `record` `text` `screen` do no I/O; `store` owns every path below the state directory; `front`,
 //! `supervisor`, `launcher` and `verbs` are roles, one per kind of process, and know each other only
 //! through `handoff`; `sys` holds all unsafe code. ARCHITECTURE.md has the invariants and their reasons.
 
@@ -31,6 +31,7 @@ pub mod notify;
 pub mod plan;
 pub mod record;
 pub mod rewrite;
+pub mod screen;
 pub mod session;
 pub mod settings;
 pub mod shell;

@@ -60,6 +60,19 @@ pub fn out_json(value: &serde_json::Value) -> Result<()> {
     out(&format!("{value}\n"))
 }
 
+/// A line on the terminal's stderr that the next one replaces. Empty: it goes.
+pub fn progress(line: &str) {
+    stderr(&format!("\r{}\u{1b}[K", one_line(line)));
+}
+
+/// The width of the terminal on stderr. `None`: it is none that can redraw a line.
+#[must_use]
+pub fn stderr_width() -> Option<usize> {
+    let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
+    let (terminal_size::Width(columns), _) = terminal_size::terminal_size_of(io::stderr())?;
+    (columns > 0 && !dumb).then_some(usize::from(columns))
+}
+
 fn is_closed_pipe(error: &Error) -> bool {
     matches!(error, Error::Sys { what: STDOUT, source } if source.kind() == io::ErrorKind::BrokenPipe)
 }

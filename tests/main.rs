@@ -11,6 +11,8 @@ mod harness;
 mod jobs;
 /// Nothing of ours stays behind.
 mod litter;
+/// Telling others of ends: outbox, sinks, exactly once.
+mod notify;
 /// The drop-in promise: the real shell is the oracle.
 mod oracle;
 /// The five cases that the project comes from.

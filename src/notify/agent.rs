@@ -83,6 +83,8 @@ const WAKES: &[(Kind, Wake)] = &[
     (Kind::AgentApi, harness::agentapi::wake),
 ];
 
+const KNOWS: &str = "the agent knows";
+
 /// Why this end is no news to the agent of its session, if so: it asked for it itself, or saw it.
 #[must_use]
 pub fn is_no_news(job: &JobView) -> Option<&'static str> {
@@ -98,6 +100,11 @@ pub fn is_no_news(job: &JobView) -> Option<&'static str> {
         return Some("the call that started it told");
     }
     None
+}
+
+/// The same, or that it was told already.
+pub(super) fn is_known(job: &JobView) -> Option<&'static str> {
+    is_no_news(job).or_else(|| told::is_told(job).then_some(KNOWS))
 }
 
 /// Tells the agent, unless it knows.
@@ -129,7 +136,7 @@ pub(super) fn tell(kind: Kind, event: &Event, job: &JobView) -> Sent {
     }
     let claim = match told::try_claim(job) {
         Ok(claim) => claim,
-        Err(Told::Done) => return Sent::Spared("the agent knows"),
+        Err(Told::Done) => return Sent::Spared(KNOWS),
         Err(_) => return Sent::failed("the agent is being told"),
     };
     let sent = wake(kind, &waking);

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{Event, Sent, Sink, send, watch};
+use super::{Event, Sent, Sink, agent, send, watch};
 use crate::error::Result;
 use crate::store::outbox::{NoClaim, Subscription, exit_event};
 use crate::store::{JobView, Store};
@@ -20,6 +20,9 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 const STACK: usize = 512 * 1024;
 /// When somebody else is at an event: look again whether it was delivered or its deliverer died.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// The word for a helper that tries once. Verbs start those: one that is called every second must not
+/// leave a crowd behind that waits for the same server.
+pub const ONCE: &str = "--once";
 /// The name of the helper process. A supervisor above it takes it for no stray by that.
 pub const TITLE: &str = "agent-sh deliverer";
 
@@ -37,20 +40,25 @@ pub fn main(words: &[OsString]) -> u8 {
     else {
         return 125;
     };
-    match words.get(1).map(|word| word.to_string_lossy().parse()) {
-        Some(Ok(id)) => watch::follow(&store, &id),
-        Some(Err(_)) => return 2,
-        None => serve_all(&store, Instant::now() + PATIENCE),
+    match words.get(1) {
+        None => serve_all(&store, PATIENCE, true),
+        Some(word) if word == ONCE => serve_all(&store, PATIENCE, false),
+        Some(word) => match word.to_string_lossy().parse() {
+            Ok(id) => watch::follow(&store, &id),
+            Err(_) => return 2,
+        },
     }
     0
 }
 
-/// Serves every subscriber until nothing is pending or the deadline is over.
-pub fn serve_all(store: &Store, deadline: Instant) {
+/// Serves every subscriber until nothing is pending or the time is over. `stay`: comes back to what
+/// failed; else each event is tried once, if its pause is over.
+fn serve_all(store: &Store, patience: Duration, stay: bool) {
+    let deadline = Instant::now() + patience;
     let subs = store.subscriptions();
     thread::scope(|scope| {
         for sub in &subs {
-            let serve = move || serve(store, sub, deadline);
+            let serve = move || serve(store, sub, deadline, stay);
             // Without a thread the others are served all the same; this one is when we come again.
             drop(
                 thread::Builder::new()
@@ -61,7 +69,7 @@ pub fn serve_all(store: &Store, deadline: Instant) {
     });
 }
 
-fn serve(store: &Store, sub: &Subscription, deadline: Instant) {
+fn serve(store: &Store, sub: &Subscription, deadline: Instant, stay: bool) {
     // Nobody's stdout is at hand here; it belongs to a verb that waits.
     if matches!(sub.sink.parse(), Ok(Sink::Stdout)) {
         return;
@@ -94,7 +102,7 @@ fn serve(store: &Store, sub: &Subscription, deadline: Instant) {
             }
             continue;
         };
-        if Instant::now() + pause > deadline {
+        if !stay || Instant::now() + pause > deadline {
             return;
         }
         rest(pause);
@@ -143,6 +151,13 @@ pub fn attempt(
         Err(NoClaim::Settled) => return Ok(Attempt::Settled),
         Err(NoClaim::Busy) => return Ok(Attempt::Busy),
     };
+    // What the agent knows by now need not wait for its turn.
+    if let Ok(Sink::Agent(_)) = sub.sink.parse()
+        && let Some(why) = agent::is_known(job)
+    {
+        claim.spared(why)?;
+        return Ok(Attempt::Settled);
+    }
     if let Some(pause) = claim.pause().filter(|_| !now) {
         return Ok(Attempt::NotDue(pause));
     }
@@ -173,16 +188,24 @@ pub fn attempt(
     )
 }
 
-/// Delivers the end of one job while a verb waits for it. `Err`: why it was given up for now; then it
-/// stays pending, unless it is dead.
+/// Why a delivery was given up.
+#[derive(Debug)]
+pub struct GaveUp {
+    pub why: String,
+    /// For good; else it stays pending.
+    pub dead: bool,
+}
+
+/// Delivers the end of one job while a verb waits for it.
 pub fn insist(
     store: &Store,
     sub: &Subscription,
     job: &JobView,
     deadline: Instant,
-) -> Result<std::result::Result<(), String>> {
+) -> Result<std::result::Result<(), GaveUp>> {
+    let gave_up = |why, dead| Ok(Err(GaveUp { why, dead }));
     if let Some(why) = store.disabled(&sub.name) {
-        return Ok(Err(why));
+        return gave_up(why, true);
     }
     let mut first = true;
     let mut last = "somebody else is delivering it".to_owned();
@@ -190,7 +213,7 @@ pub fn insist(
         let left = deadline.saturating_duration_since(Instant::now());
         let pause = match attempt(store, sub, job, left, first)? {
             Attempt::Settled => return Ok(Ok(())),
-            Attempt::Dead(why) => return Ok(Err(why)),
+            Attempt::Dead(why) => return gave_up(why, true),
             Attempt::NotDue(pause) => pause,
             Attempt::Busy => LOOK_AGAIN / 10,
             Attempt::Failed(why, pause) => {
@@ -200,7 +223,7 @@ pub fn insist(
         };
         first = false;
         if Instant::now() + pause > deadline {
-            return Ok(Err(last));
+            return gave_up(last, false);
         }
         rest(pause);
     }

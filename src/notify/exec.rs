@@ -46,6 +46,7 @@ pub fn become_hook(program: &std::ffi::OsStr) -> u8 {
         .collect();
     signal::reset(&all);
     signal::unblock(&all);
+    fds::close_all_but(3, &mut []);
     let error = Command::new(program).exec();
     if error.kind() == std::io::ErrorKind::NotFound {
         127

@@ -16,6 +16,9 @@ mod sink;
 pub mod start;
 pub mod watch;
 
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::time::Duration;
 
 pub use exec::{become_hook, check as check_hook};
@@ -23,9 +26,11 @@ pub use sink::Sink;
 
 use crate::error::{Error, Result};
 use crate::notice::{self, Reader};
-use crate::record::Record;
+use crate::record::{LONGEST_TAIL, Record};
+use crate::screen::clean_tail;
 use crate::store::JobView;
 use crate::store::outbox::Subscription;
+use crate::sys::fsx;
 use crate::text;
 
 /// How much of the transcript is looked at for the tail of a notice.
@@ -105,7 +110,25 @@ pub fn tail(job: &JobView) -> String {
     {
         return kept;
     }
-    text::redact(&text::sanitize(&job.tail(TAIL)))
+    let bytes = match &job.launch.redirected_to {
+        Some(path) => tail_of_file(Path::new(path)).unwrap_or_default(),
+        None => job.tail(TAIL),
+    };
+    text::redact(&clean_tail(&bytes, LONGEST_TAIL))
+}
+
+/// The end of the file that a job wrote to, if it is one: a device or a pipe is left alone.
+fn tail_of_file(path: &Path) -> io::Result<Vec<u8>> {
+    let stat = fsx::stat_path(path)?;
+    if !fsx::is_regular(&stat) {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    let file = std::fs::File::open(path)?;
+    let from = stat.st_size.unsigned_abs().saturating_sub(TAIL as u64);
+    let mut bytes = vec![0; TAIL];
+    let read = file.read_at(&mut bytes, from)?;
+    bytes.truncate(read);
+    Ok(bytes)
 }
 
 /// Makes one attempt. `limit` is all the time there is.

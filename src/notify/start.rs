@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
+use super::deliver::ONCE;
 use super::sign::Secret;
 use super::{Sink, prepare};
 use crate::error::{Error, Result};
@@ -67,23 +68,24 @@ pub fn enlist(store: &Store, sinks: &[String], job: &JobId) {
     }
 }
 
-/// The helper process, ready to be started by a process without threads.
+/// The helper process, ready to be started by a process without threads; for a job to follow, or
+/// `ONCE`.
 #[must_use]
-pub fn image(program: &Path, state: &Path, job: Option<&JobId>) -> Image {
+pub fn image(program: &Path, state: &Path, what: Option<&str>) -> Image {
     let mut words: Vec<OsString> = vec![
         invocation::OWN_NAME.into(),
         invocation::DELIVER.into(),
         state.into(),
     ];
-    words.extend(job.map(|job| job.as_str().into()));
+    words.extend(what.map(OsString::from));
     Image::new(program, &words, &[])
 }
 
 /// Starts the helper process where somebody may be waiting to be told. For a verb, before it has
 /// threads: the helper belongs to nobody and outlives it.
 pub fn nudge(stores: &[Store]) {
-    for store in stores.iter().filter(|store| store.has_subscriptions()) {
-        let image = image(Path::new("/proc/self/exe"), store.path(), None);
+    for store in stores.iter().filter(|store| store.may_owe()) {
+        let image = image(Path::new("/proc/self/exe"), store.path(), Some(ONCE));
         process::spawn_orphan(&image);
     }
 }

@@ -58,21 +58,19 @@ pub fn run(store: &Store, job: &JobView, subs: &[Subscription]) {
     let mut lines = Lines::default();
     let mut total = 0;
     loop {
-        let over = sleep(inotify.as_ref(), &ended, &listeners);
+        // The kernel tells from now on: what was written before has to be looked for.
         total += read_on(&mut *source, &mut lines);
         for line in lines.take() {
             listeners
                 .iter_mut()
                 .for_each(|listener| listener.hear(&line));
         }
-        if over {
-            return;
-        }
         for listener in &mut listeners {
             listener.speak(store, job, total);
         }
         listeners.retain(|listener| !listener.is_done());
-        if listeners.is_empty() {
+        // What came last is in the notice of the end.
+        if listeners.is_empty() || sleep(inotify.as_ref(), &ended, &listeners) {
             return;
         }
     }

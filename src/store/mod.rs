@@ -5,6 +5,7 @@
 //!                     exit.tmp      reserved for the record
 //!                     exit.json     THE terminal record
 //!                     out, out.<n>  the transcript: its head, and a ring of its newest segments
+//!                     times         when what of it was written
 //!                     kill.<n>.json wishes for its end; the first is the cause
 //!                     stopped       there while the job is stopped
 //!                     told          the agent of its session knows of its end
@@ -23,10 +24,12 @@ mod files;
 mod judge;
 mod live;
 pub mod outbox;
+mod reader;
 mod root;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod times;
 pub mod told;
 mod transcript;
 mod view;
@@ -39,7 +42,9 @@ use std::path::{Path, PathBuf};
 
 pub use create::Prepared;
 pub use live::{Draft, LiveJob};
-pub use transcript::{Reading, Transcript, TranscriptReader};
+pub use reader::{Chunk, Reading, TranscriptReader};
+pub use times::Mark;
+pub use transcript::Transcript;
 pub use view::{JobView, Waited, wait_any};
 pub use waiter::{Arrivals, Waiter};
 

@@ -201,6 +201,19 @@ impl Store {
             .is_ok_and(|names| names.iter().any(|name| name.to_str().is_some_and(is_name)))
     }
 
+    /// Whether somebody may have to be told of something: a subscription stands, or one asked for jobs
+    /// and has not got them all.
+    #[must_use]
+    pub fn may_owe(&self) -> bool {
+        self.has_subscriptions()
+            && self.subscriptions().iter().any(|sub| {
+                sub.standing
+                    || self
+                        .marks(&sub.name)
+                        .is_ok_and(|marks| marks.is_unsettled())
+            })
+    }
+
     /// Every subscription, by name. One that cannot be read is left out.
     #[must_use]
     pub fn subscriptions(&self) -> Vec<Subscription> {

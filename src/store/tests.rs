@@ -1139,6 +1139,39 @@ fn read_all(view: &JobView, reading: Reading) -> Vec<u8> {
     bytes
 }
 
+/// Where bytes are missing, and how many.
+fn gaps(view: &JobView) -> Vec<(u64, u64)> {
+    let mut reader = view.read_transcript(Reading::Marked).unwrap();
+    let (mut found, mut read) = (Vec::new(), 0);
+    loop {
+        match reader.next(&mut [0; 4096]).unwrap() {
+            Chunk::Bytes(count) => read += count as u64,
+            Chunk::Gap(bytes) => found.push((read, bytes)),
+            Chunk::End => return found,
+        }
+    }
+}
+
+#[test]
+fn transcripts_know_when_they_were_written() {
+    let (_keep, store) = store();
+    let mut job = store.create_job(draft()).unwrap();
+    assert!(view(&store, job.id()).times().is_empty());
+    job.transcript().write(b"first\n");
+    job.transcript().resized(40, 132);
+    job.transcript().write(b"soon after\n");
+    let times = view(&store, job.id()).times();
+    assert_eq!((times[0].offset, times[0].size), (0, None));
+    assert_eq!((times[1].offset, times[1].size), (6, Some((40, 132))));
+    let now = moment().0.duration_since(std::time::UNIX_EPOCH).unwrap();
+    assert!(
+        now.as_millis() as u64 - times[0].at_ms < 60_000,
+        "{times:?}"
+    );
+    // What follows at once needs no mark of its own.
+    assert!(times.len() <= 3, "{times:?}");
+}
+
 #[test]
 fn transcripts_keep_every_byte_below_the_cap() {
     let (_keep, store) = store();
@@ -1203,11 +1236,27 @@ fn transcripts_keep_head_and_tail_above_the_cap() {
             assert_eq!(raw[..head], data[..head]);
             let tail = raw.len() - head;
             assert_eq!(raw[head..], data[data.len() - tail..]);
-            let marked = String::from_utf8_lossy(&read_all(view, Reading::Marked)).into_owned();
-            let gap = data.len() - raw.len();
+            let gap = (data.len() - raw.len()) as u64;
+            assert_eq!(gaps(view), [(cap / 8, gap)], "{cap}");
+            let end = data.len() as u64;
+            for most in [1, 80, cap / 2].map(|most| most.min(tail as u64)) {
+                let mut reader = view.read_transcript(Reading::Marked).unwrap();
+                assert!(reader.skip_to_last(most));
+                let mut last = Vec::new();
+                reader.read_to_end(&mut last).unwrap();
+                assert!(last == data[data.len() - most as usize..], "{cap} {most}");
+                let mut reader = view.read_transcript(Reading::Marked).unwrap();
+                reader.skip_to(end - most);
+                assert_eq!(reader.offset(), end - most);
+                let mut again = Vec::new();
+                reader.read_to_end(&mut again).unwrap();
+                assert!(again == last, "{cap} {most}");
+            }
             assert!(
-                marked.contains(&format!("\n[agent-sh] … {gap} bytes not kept …\n")),
-                "{gap}"
+                !view
+                    .read_transcript(Reading::Raw)
+                    .unwrap()
+                    .skip_to_last(end)
             );
             assert_eq!(view.bytes_total(), data.len() as u64);
         };

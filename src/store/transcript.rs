@@ -8,12 +8,13 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::times::Times;
 use crate::record::OutputFacts;
 use crate::sys::{clock, fsx};
 
@@ -25,14 +26,14 @@ const LEAST_SEGMENT: u64 = 4096;
 
 /// How a cap is split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Layout {
+pub(super) struct Layout {
     head: u64,
-    segment: u64,
+    pub(super) segment: u64,
     segments: u64,
 }
 
 impl Layout {
-    fn of(cap: u64) -> Self {
+    pub(super) fn of(cap: u64) -> Self {
         let head = cap / SEGMENTS;
         let rest = cap - head;
         let segments = (rest / LEAST_SEGMENT).clamp(1, SEGMENTS);
@@ -43,12 +44,20 @@ impl Layout {
         }
     }
 
-    fn limit(&self, index: u64) -> u64 {
+    pub(super) fn limit(&self, index: u64) -> u64 {
         if index == 0 { self.head } else { self.segment }
+    }
+
+    /// How many bytes were stored before those of a file.
+    pub(super) fn start(&self, index: u64) -> u64 {
+        match index.checked_sub(1) {
+            None => 0,
+            Some(before) => self.head + before * self.segment,
+        }
     }
 }
 
-fn file_name(index: u64) -> String {
+pub(super) fn file_name(index: u64) -> String {
     if index == 0 {
         "out".to_owned()
     } else {
@@ -72,6 +81,7 @@ pub struct Transcript {
     capped: bool,
     /// Boot time before which the disk is not asked.
     blocked_until: Option<Duration>,
+    times: Times,
 }
 
 impl Transcript {
@@ -87,6 +97,7 @@ impl Transcript {
             dropped: 0,
             capped: false,
             blocked_until: None,
+            times: Times::new(),
         }
     }
 
@@ -95,6 +106,10 @@ impl Transcript {
         self.total += bytes.len() as u64;
         if !self.keeps {
             return;
+        }
+        if self.blocked_until.is_none() && !bytes.is_empty() {
+            let offset = self.stored();
+            self.times.mark(&self.dir, offset);
         }
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -111,6 +126,20 @@ impl Transcript {
                     self.current = None;
                 }
             }
+        }
+    }
+
+    /// Where the next byte will be, counting those that are no longer kept.
+    fn stored(&self) -> u64 {
+        let (index, size) = self.files.back().copied().unwrap_or((0, 0));
+        self.layout.start(index) + size
+    }
+
+    /// The job's terminal has another size from here on.
+    pub fn resized(&mut self, rows: u16, columns: u16) {
+        if self.keeps {
+            let offset = self.stored();
+            self.times.resized(&self.dir, offset, (rows, columns));
         }
     }
 
@@ -190,6 +219,9 @@ impl Transcript {
     /// `false`: there is nothing to give.
     pub(super) fn give_up_space(&mut self) -> bool {
         self.current = None;
+        if self.times.give_up(&self.dir) {
+            return true;
+        }
         if self.ring_len() > 0 {
             self.drop_oldest();
             self.capped = true;
@@ -211,6 +243,7 @@ impl Transcript {
     /// Closes the file, to free a descriptor. Writing opens it again.
     pub(super) fn close(&mut self) {
         self.current = None;
+        self.times.close();
     }
 
     /// Makes the file exist even if the job never writes, so that its path can be read.
@@ -253,7 +286,7 @@ impl Transcript {
 }
 
 /// Index and size of each file of a transcript, in order.
-fn list(dir: impl AsFd) -> Vec<(u64, u64)> {
+pub(super) fn list(dir: impl AsFd) -> Vec<(u64, u64)> {
     let names = fsx::names(dir.as_fd()).unwrap_or_default();
     let mut files: Vec<(u64, u64)> = names
         .iter()
@@ -270,6 +303,12 @@ fn list(dir: impl AsFd) -> Vec<(u64, u64)> {
         .collect();
     files.sort_unstable();
     files
+}
+
+/// The names of its files, in order.
+pub(super) fn names(dir: impl AsFd) -> Vec<String> {
+    let files = list(dir).into_iter();
+    files.map(|(index, _)| file_name(index)).collect()
 }
 
 fn tail_of(dir: impl AsFd, files: &[(u64, u64)], most: usize) -> Vec<u8> {
@@ -316,114 +355,4 @@ pub(super) fn facts_on_disk(dir: impl AsFd, cap: u64, tty: bool) -> OutputFacts 
 pub(super) fn tail_on_disk(dir: impl AsFd, most: usize) -> Vec<u8> {
     let files = list(dir.as_fd());
     tail_of(dir, &files, most)
-}
-
-/// Whether a reader says where bytes are missing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reading {
-    /// Only what the job wrote.
-    Raw,
-    /// With a line `[agent-sh] … N bytes not kept …` in each gap.
-    Marked,
-}
-
-/// Reads a transcript in order. At its end `read` gives 0, and more when the job wrote more.
-#[derive(Debug)]
-pub struct TranscriptReader {
-    dir: OwnedFd,
-    reading: Reading,
-    layout: Layout,
-    /// The bytes missing between head and ring, where the record says so exactly.
-    missing: Option<u64>,
-    index: u64,
-    position: u64,
-    file: Option<File>,
-    last_byte: u8,
-    marker: VecDeque<u8>,
-}
-
-impl TranscriptReader {
-    pub(super) fn new(dir: OwnedFd, cap: u64, missing: Option<u64>, reading: Reading) -> Self {
-        Self {
-            dir,
-            reading,
-            layout: Layout::of(cap),
-            missing,
-            index: 0,
-            position: 0,
-            file: None,
-            last_byte: b'\n',
-            marker: VecDeque::new(),
-        }
-    }
-
-    fn read_here(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.file.is_none() {
-            match fsx::open_at(&self.dir, file_name(self.index).as_str()) {
-                Ok(file) => self.file = Some(file),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
-                Err(error) => return Err(error),
-            }
-        }
-        let Some(file) = &mut self.file else {
-            return Ok(0);
-        };
-        let read = file.read(buffer)?;
-        if let Some(&last) = buffer[..read].last() {
-            self.last_byte = last;
-        }
-        self.position += read as u64;
-        Ok(read)
-    }
-
-    fn mark_gap(&mut self, next: u64) {
-        let passed = self.layout.limit(self.index).saturating_sub(self.position);
-        let between = (next - self.index - 1) * self.layout.segment;
-        let gap = match self.missing.take() {
-            Some(exact) => exact,
-            None => passed + between,
-        };
-        if gap > 0 && self.reading == Reading::Marked {
-            let newline = if self.last_byte == b'\n' { "" } else { "\n" };
-            let line = format!("{newline}[agent-sh] … {gap} bytes not kept …\n");
-            self.marker.extend(line.as_bytes());
-            self.last_byte = b'\n';
-        }
-    }
-}
-
-impl Read for TranscriptReader {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if buffer.is_empty() {
-            return Ok(0);
-        }
-        loop {
-            if !self.marker.is_empty() {
-                return self.marker.read(buffer);
-            }
-            let read = self.read_here(buffer)?;
-            if read > 0 {
-                return Ok(read);
-            }
-            let next = list(&self.dir)
-                .into_iter()
-                .map(|(index, _)| index)
-                .find(|&index| index > self.index);
-            let Some(next) = next else {
-                return Ok(0);
-            };
-            // The writer may have filled this file between our read and our look at the next.
-            let read = self.read_here(buffer)?;
-            if read > 0 {
-                return Ok(read);
-            }
-            let skipped = next > self.index + 1;
-            if skipped {
-                self.mark_gap(next);
-            }
-            self.index = next;
-            self.position = 0;
-            self.file = None;
-        }
-    }
 }

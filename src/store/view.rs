@@ -12,7 +12,9 @@ use serde_json::{Value, json};
 use super::files;
 use super::judge::{Look, commit, judge, load, look};
 use super::live;
-use super::transcript::{self, Reading, TranscriptReader};
+use super::reader::{Reading, TranscriptReader};
+use super::times::{self, Mark};
+use super::transcript;
 use super::{MOST_KILLS, moment};
 use crate::error::{Error, Result};
 use crate::job::{JobId, LostReason, Outcome, State};
@@ -212,6 +214,22 @@ impl JobView {
             missing,
             reading,
         ))
+    }
+
+    /// The files that its output is in.
+    #[must_use]
+    pub fn transcript_files(&self) -> Vec<PathBuf> {
+        let path = self.transcript_path();
+        let parent = path.parent().unwrap_or(&self.dir).to_owned();
+        let names = self.transcript_dir().map(|dir| transcript::names(&dir));
+        let names = names.unwrap_or_default().into_iter();
+        names.map(|name| parent.join(name)).collect()
+    }
+
+    /// When it wrote what, and the sizes that its terminal got. Empty where nobody noted it.
+    #[must_use]
+    pub fn times(&self) -> Vec<Mark> {
+        self.transcript_dir().map(times::read).unwrap_or_default()
     }
 
     /// The last `most` bytes of its output that are kept.

@@ -6,7 +6,9 @@ use std::time::Duration;
 use super::jobs::Output;
 use super::{KILLED_LEFTOVER, LEFTOVER, Phase, Supervisor};
 use crate::job::{LostReason, Outcome};
+use crate::record::LONGEST_TAIL;
 use crate::record::{self, ExitFacts};
+use crate::screen::clean_tail;
 use crate::sys::process::{self, ChangeKind, Usage};
 use crate::sys::{clock, proc};
 use crate::text;
@@ -120,7 +122,7 @@ impl Supervisor {
             }
             facts.during_call = self.phase != Phase::Released;
             let tail = live.transcript().tail(TAIL);
-            facts.tail = (!tail.is_empty()).then(|| text::redact(&text::sanitize(&tail)));
+            facts.tail = (!tail.is_empty()).then(|| text::redact(&clean_tail(&tail, LONGEST_TAIL)));
             if live.commit(&facts).is_err() {
                 job.unwritten = Some(Box::new(facts));
                 let now = clock::boottime();

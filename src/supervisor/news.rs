@@ -38,7 +38,7 @@ impl Supervisor {
                 .iter()
                 .any(|sub| sub.standing && sub.watches() && sub.covers(session));
             if wanted {
-                let image = start::image(Path::new(SELF), store.path(), Some(live.id()));
+                let image = start::image(Path::new(SELF), store.path(), Some(live.id().as_str()));
                 self.helpers.extend(process::spawn_helper(&image));
             }
         }
@@ -52,7 +52,7 @@ impl Supervisor {
             return;
         }
         self.news = false;
-        let Some(store) = self.ledger.store().filter(|s| s.has_subscriptions()) else {
+        let Some(store) = self.ledger.store().filter(|s| s.may_owe()) else {
             return;
         };
         let image = start::image(Path::new(SELF), store.path(), None);

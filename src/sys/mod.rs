@@ -4,6 +4,7 @@ pub mod affinity;
 pub mod clock;
 pub mod fds;
 pub mod fsx;
+pub mod listen;
 pub mod lock;
 pub mod proc;
 pub mod process;

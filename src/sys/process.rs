@@ -206,6 +206,8 @@ fn child_become_helper(image: &Image) -> i32 {
         // SAFETY: ours, and not used again.
         unsafe { libc::close(null) };
     }
+    // Whatever the caller left open is not ours to hold: somebody may wait for its end.
+    super::fds::close_all_but(3, &mut []);
     drop(image.child_exec());
     127
 }

@@ -3,6 +3,8 @@
 //! Pure, and total: any bytes in, no panic, no failure. Redaction is written by hand because it runs
 //! on the way of every `cmd &`, where compiling regular expressions would cost more than the job.
 
+use std::borrow::Cow;
+
 mod escapes;
 mod redact;
 mod secrets;
@@ -43,12 +45,47 @@ pub fn sanitize(bytes: &[u8]) -> String {
     clean
 }
 
+/// One line that has no sequences any more, made safe: as [`sanitize`] does it, without newlines.
+#[must_use]
+pub fn sanitize_line(line: &str) -> Cow<'_, str> {
+    let plain = |byte: u8| matches!(byte, b'\t' | 0x20..=0x7e);
+    if line.bytes().all(plain) {
+        return Cow::Borrowed(line);
+    }
+    let mut clean = String::with_capacity(line.len());
+    for letter in line.chars() {
+        if letter == '\t' || !(letter.is_control() || misleads(letter)) {
+            clean.push(letter);
+        } else if !letter.is_control() {
+            use std::fmt::Write;
+            let _ = write!(clean, "<U+{:04X}>", u32::from(letter));
+        }
+    }
+    Cow::Owned(clean)
+}
+
+/// The text with U+FFFD for each character that reorders or hides: where columns count.
+#[must_use]
+pub fn replace_misleading(text: &str) -> Cow<'_, str> {
+    if text.is_ascii() || !text.contains(misleads) {
+        return Cow::Borrowed(text);
+    }
+    let safe = |letter| {
+        if misleads(letter) {
+            char::REPLACEMENT_CHARACTER
+        } else {
+            letter
+        }
+    };
+    Cow::Owned(text.chars().map(safe).collect())
+}
+
 /// Characters that change how the text around them reads: bidirectional controls, line and
 /// paragraph separators, invisible tags and fillers.
 fn misleads(letter: char) -> bool {
     matches!(letter,
-        '\u{061C}' | '\u{200B}' | '\u{200E}' | '\u{200F}' | '\u{2028}'..='\u{202E}'
-        | '\u{2060}'..='\u{206F}' | '\u{FEFF}' | '\u{FFF9}'..='\u{FFFB}' | '\u{E0000}'..='\u{E007F}')
+        '\u{034F}' | '\u{061C}' | '\u{115F}' | '\u{1160}' | '\u{17B4}' | '\u{17B5}' | '\u{180E}' | '\u{200B}' | '\u{200E}' | '\u{200F}' | '\u{2028}'..='\u{202E}'
+        | '\u{2060}'..='\u{206F}' | '\u{3164}' | '\u{FEFF}' | '\u{FFA0}' | '\u{FFF9}'..='\u{FFFB}' | '\u{E0000}'..='\u{E007F}')
 }
 
 /// One line of at most `max_chars` characters; white space is folded and an ellipsis marks the cut.

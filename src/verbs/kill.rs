@@ -213,7 +213,7 @@ struct Process {
 
 /// The processes of one job.
 #[derive(Debug)]
-struct Tree {
+pub(super) struct Tree {
     leader: (i32, u64),
     /// The leader began a session, or a group: all in it belong to the job.
     has_session: bool,
@@ -225,16 +225,16 @@ struct Tree {
 }
 
 impl Tree {
-    fn of(job: &JobView) -> Result<Self> {
+    pub(super) fn of(job: &JobView) -> Result<Self> {
         let identity = &job.launch.proc;
         let here = (proc::boot_id(), proc::pidns(), proc::timens());
         if (identity.boot_id.as_str(), identity.pidns, identity.timens) != here {
             return Err(Error::Failed {
                 text: format!(
-                    "cannot signal job '{}': it runs in another container or namespace",
+                    "cannot reach job '{}': it runs in another container or namespace",
                     job.launch.id
                 ),
-                hint: Some("run 'agent-sh kill' where it was started".to_owned()),
+                hint: Some("run this where the job was started".to_owned()),
             });
         }
         let leader = proc::stat(identity.pid)
@@ -284,6 +284,11 @@ impl Tree {
         self.known
             .extend(living.iter().map(|p| (p.pid, p.starttime)));
         living
+    }
+
+    /// Who of it lives now.
+    pub(super) fn pids(&mut self) -> Vec<i32> {
+        self.look().into_iter().map(|process| process.pid).collect()
     }
 
     fn look(&mut self) -> Vec<Process> {

@@ -3,12 +3,12 @@
 //! Data goes to stdout, talk to stderr, both through `message`. A verb gives its exit code, or an
 //! error that `main` tells. Verbs read the store and signal processes; they never write a record.
 
-mod clean;
 mod format;
 mod hook;
 mod kill;
 mod logs;
 mod notify;
+mod output;
 mod parse;
 mod ps;
 pub mod run;
@@ -17,6 +17,7 @@ mod show;
 mod wait;
 mod wait_follow;
 mod wait_notify;
+mod watch;
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::cli::{Notify, NotifyAdd, NotifyWhat, OnWord};
 use crate::error::{Error, Result};
-use crate::message;
+use crate::message::{self, Colour, Palette};
 use crate::notify::{self, Event, Sent, Sink, start};
 use crate::record;
 use crate::session;
@@ -20,6 +20,7 @@ use crate::verbs::Context;
 const TEST_LIMIT: Duration = Duration::from_secs(15);
 /// How many reasons are shown to people; `--json` has all.
 const SHOWN: usize = 5;
+const HEADS: (&str, &str) = ("NAME", "PENDING  DELIVERED  DEAD  SINK");
 
 pub(crate) fn notify(context: &Context, notify: &Notify) -> Result<u8> {
     match &notify.what {
@@ -90,12 +91,11 @@ fn list(context: &Context, as_json: bool) -> Result<u8> {
         );
         return Ok(0);
     }
-    let width = rows
-        .iter()
-        .map(|(sub, ..)| sub.name.len())
-        .max()
-        .unwrap_or(0);
-    let mut out = String::new();
+    let longest = rows.iter().map(|(sub, ..)| sub.name.len()).max();
+    let width = longest.unwrap_or(0).max(HEADS.0.len());
+    let palette = Palette::of_stdout(|name| context.env(name));
+    let head = format!("{:width$}  {}", HEADS.0, HEADS.1);
+    let mut out = format!("{}\n", palette.paint(Colour::Dim, &head));
     for (sub, standings, disabled) in &rows {
         out.push_str(&describe(sub, standings, disabled.as_deref(), width));
     }
@@ -123,7 +123,7 @@ fn describe(
     width: usize,
 ) -> String {
     let count = |state| of(standings, state).count();
-    let mut words = vec![format!("{:width$}  {}", sub.name, shown(sub))];
+    let mut words = vec![shown(sub)];
     if sub.on != On::Always {
         words.push(format!("on {}", sub.on.word()));
     }
@@ -134,15 +134,16 @@ fn describe(
         words.push(format!("output '{}'", text::shorten(pattern, 40)));
     }
     if !sub.standing {
-        words.push("only jobs asked for".to_owned());
+        words.push("jobs asked for".to_owned());
     }
-    words.push(format!(
-        "{} pending, {} delivered, {} dead",
+    let mut lines = vec![format!(
+        "{:width$}  {:>7}  {:>9}  {:>4}  {}",
+        sub.name,
         count("pending"),
         count("done"),
-        count("dead")
-    ));
-    let mut lines = vec![words.join("; ")];
+        count("dead"),
+        words.join(", ")
+    )];
     if let Some(why) = disabled {
         lines.push(format!("  disabled: {}", text::shorten(why, 120)));
     }

@@ -1,20 +1,27 @@
-//! `wait`: blocks until jobs have ended, on their leases, one thread each.
+//! `wait`: blocks until jobs have ended, or until something that they do has happened.
 
-use std::sync::mpsc;
-use std::thread;
+mod condition;
+mod port;
+mod progress;
+
 use std::time::Instant;
 
+use serde_json::Value;
+
 use crate::cli::Wait;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::message;
-use crate::store::{JobView, Waited};
+use crate::store::JobView;
 use crate::verbs::format::{sentence, short_duration};
+use crate::verbs::watch::{Event, Watch};
 use crate::verbs::{Context, row};
+use condition::{Condition, Happened};
+use progress::Progress;
 
 /// The exit code when the time is over, as `timeout` has it.
 pub(crate) const TIMED_OUT: u8 = 124;
-/// Enough for a record to be read; the default would be 2 MiB a job.
-const STACK: usize = 512 * 1024;
+/// The job ended without what was waited for.
+const NOT_SO: u8 = 1;
 
 pub(crate) fn wait(context: &Context, wait: &Wait) -> Result<u8> {
     let jobs = if wait.jobs.is_empty() {
@@ -26,96 +33,209 @@ pub(crate) fn wait(context: &Context, wait: &Wait) -> Result<u8> {
         message::say("nothing to wait for: no job is running");
         return Ok(0);
     }
-    let deadline = wait.timeout.map(|time| Instant::now() + time);
-    if wait.any
-        && let Some(first) = first_ended(&jobs)
-    {
-        tell(context, first, wait.json)?;
-        return Ok(code(first));
-    }
-    let mut codes: Vec<Option<u8>> = vec![None; jobs.len()];
-    for (job, code_of) in jobs.iter().zip(&mut codes) {
-        if job.state.is_terminal() {
-            tell(context, job, wait.json)?;
-            *code_of = Some(code(job));
+    let mut waiting = Waiting::begin(wait, jobs)?;
+    while let Some((place, report)) = waiting.next()? {
+        waiting.progress.clear();
+        let job = &waiting.jobs[place];
+        match report {
+            Report::Happened(_) => tell(job, &report, wait)?,
+            _ => context.report(job, || tell(job, &report, wait))?,
+        }
+        waiting.codes[place] = Some(report.code(&waiting.jobs[place]));
+        // With a condition, the end of one job leaves the others to be hoped for.
+        let decided = matches!(report, Report::Happened(_)) || !wait.has_condition();
+        if wait.any && decided {
+            return Ok(waiting.codes[place].unwrap_or_default());
         }
     }
-    let results = watch(&jobs)?;
-    while let Some((place, result)) = next(&results, deadline) {
-        let ended = super::ended(&jobs[place], result?)?;
-        tell(context, &ended, wait.json)?;
-        codes[place] = Some(code(&ended));
-        if wait.any {
-            return Ok(code(&ended));
-        }
+    waiting.progress.clear();
+    let left = waiting.left();
+    if let (Some(first), Some(timeout)) = (left.first(), wait.timeout) {
+        let which = match left.len() {
+            1 => format!("job {} is", first.launch.id),
+            many => format!("{many} jobs are"),
+        };
+        let after = short_duration(timeout);
+        let id = &first.launch.id;
+        message::say_with_hint(
+            format!("{which} still running after {after} of waiting"),
+            format!("'agent-sh logs {id}' shows its output, 'agent-sh wait {id}' waits on"),
+        );
+        return Ok(TIMED_OUT);
     }
-    let left: Vec<&JobView> = jobs
-        .iter()
-        .zip(&codes)
-        .filter_map(|(job, code)| code.is_none().then_some(job))
-        .collect();
-    match (left.first(), wait.timeout) {
-        (Some(first), Some(timeout)) => {
-            let which = match left.len() {
-                1 => format!("job {} is", first.launch.id),
-                many => format!("{many} jobs are"),
-            };
-            let after = short_duration(timeout);
-            let id = &first.launch.id;
-            message::say_with_hint(
-                format!("{which} still running after {after} of waiting"),
-                format!("'agent-sh logs {id}' shows its output, 'agent-sh wait {id}' waits on"),
-            );
-            Ok(TIMED_OUT)
-        }
-        _ => Ok(overall(codes.into_iter().flatten())),
-    }
+    Ok(overall(waiting.codes.iter().copied().flatten()))
 }
 
-type Answer = (usize, Result<Waited>);
-
-/// Waits for all that run, at once. The receiver ends when each has an answer.
-fn watch(jobs: &[JobView]) -> Result<mpsc::Receiver<Answer>> {
-    let (sender, receiver) = mpsc::channel();
-    let running = jobs.iter().enumerate();
-    for (place, job) in running.filter(|(_, job)| !job.state.is_terminal()) {
-        let sender = sender.clone();
-        let job = job.clone();
-        thread::Builder::new()
-            .stack_size(STACK)
-            // With --any the receiver has gone once the first has ended.
-            .spawn(move || drop(sender.send((place, job.wait(None)))))
-            .map_err(|source| Error::sys("start a thread", source))?;
-    }
-    Ok(receiver)
+/// What is told of one job.
+enum Report {
+    /// It has ended, and nothing else was waited for.
+    Ended,
+    Happened(Happened),
+    EndedWithout,
 }
 
-/// The next answer. `None`: all are there, or the deadline is over.
-fn next(results: &mpsc::Receiver<Answer>, deadline: Option<Instant>) -> Option<Answer> {
-    match deadline {
-        None => results.recv().ok(),
-        Some(deadline) => {
-            let left = deadline.saturating_duration_since(Instant::now());
-            results.recv_timeout(left).ok()
+impl Report {
+    fn code(&self, job: &JobView) -> u8 {
+        match self {
+            Self::Ended => code(job),
+            Self::Happened(_) => 0,
+            Self::EndedWithout => NOT_SO,
         }
     }
 }
 
-/// Of those that had ended before, the one that ended first.
-fn first_ended(jobs: &[JobView]) -> Option<&JobView> {
-    let ended = jobs.iter().filter(|job| job.state.is_terminal());
-    ended.min_by_key(|job| job.settled_at().map(str::to_owned))
+/// All jobs that are waited for, as they were last seen.
+struct Waiting {
+    jobs: Vec<JobView>,
+    codes: Vec<Option<u8>>,
+    /// `None`: the end, or nothing any more.
+    conditions: Vec<Option<Condition>>,
+    has_condition: bool,
+    watch: Watch,
+    deadline: Option<Instant>,
+    progress: Progress,
+    /// What has happened and was not given yet, in order.
+    ready: std::collections::VecDeque<(usize, Report)>,
 }
 
-/// Says how a job ended, to the agent of its session among others.
-pub(crate) fn tell(context: &Context, job: &JobView, json: bool) -> Result<()> {
-    context.report(job, || {
-        if json {
-            message::out_json(&super::show::facts(job))
-        } else {
-            message::out(&format!("{}\n", sentence(&row(job))))
+impl Waiting {
+    fn begin(wait: &Wait, jobs: Vec<JobView>) -> Result<Self> {
+        let deadline = wait.timeout.map(|time| Instant::now() + time);
+        let mut watch = Watch::new()?;
+        let mut conditions = Vec::with_capacity(jobs.len());
+        for (place, job) in jobs.iter().enumerate() {
+            conditions.push(Condition::of(wait, job, place, &mut watch)?);
         }
-    })
+        let mut waiting = Self {
+            codes: vec![None; jobs.len()],
+            conditions,
+            has_condition: wait.has_condition(),
+            watch,
+            deadline,
+            progress: Progress::new(),
+            ready: std::collections::VecDeque::new(),
+            jobs,
+        };
+        waiting.look_first(wait.any)?;
+        for (place, job) in waiting.jobs.iter().enumerate() {
+            if !job.state.is_terminal() && !waiting.is_told(place) {
+                waiting.watch.add_end(job, place)?;
+            }
+        }
+        Ok(waiting)
+    }
+
+    /// What is so already. Of those that had ended before, the one that ended first comes first if
+    /// only one is wanted.
+    fn look_first(&mut self, any: bool) -> Result<()> {
+        let mut places: Vec<usize> = (0..self.jobs.len()).collect();
+        if any && !self.has_condition {
+            places.sort_by_key(|&place| self.jobs[place].settled_at().map(str::to_owned));
+        }
+        for place in places {
+            if self.jobs[place].state.is_terminal() {
+                self.has_ended(place)?;
+            } else {
+                self.check(place, true)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_told(&self, place: usize) -> bool {
+        self.codes[place].is_some() || self.ready.iter().any(|(ready, _)| *ready == place)
+    }
+
+    /// The next job of which there is something to tell. `None`: all are told, or the time is over.
+    fn next(&mut self) -> Result<Option<(usize, Report)>> {
+        loop {
+            if let Some(ready) = self.ready.pop_front() {
+                return Ok(Some(ready));
+            }
+            let open: Vec<usize> = (0..self.jobs.len())
+                .filter(|&place| !self.is_told(place))
+                .collect();
+            let over = self.deadline.is_some_and(|end| Instant::now() >= end);
+            if open.is_empty() || over {
+                return Ok(None);
+            }
+            let left: Vec<&JobView> = open.iter().map(|&place| &self.jobs[place]).collect();
+            self.progress.draw(&left);
+            let dues = open
+                .iter()
+                .filter_map(|&place| self.conditions[place].as_ref()?.due());
+            let until = dues.chain(self.deadline).chain(self.progress.due()).min();
+            let mut wrote = vec![false; self.jobs.len()];
+            for event in self.watch.next(until) {
+                match event {
+                    Event::Output(place) => wrote[place] = true,
+                    Event::Ended(place, waited) => {
+                        self.jobs[place] = super::ended(&self.jobs[place], waited?)?;
+                    }
+                }
+            }
+            for place in open {
+                if self.jobs[place].state.is_terminal() {
+                    self.has_ended(place)?;
+                } else {
+                    self.check(place, wrote[place])?;
+                }
+            }
+        }
+    }
+
+    fn check(&mut self, place: usize, wrote: bool) -> Result<()> {
+        if let Some(condition) = &mut self.conditions[place]
+            && let Some(happened) = condition.check(wrote)?
+        {
+            self.ready.push_back((place, Report::Happened(happened)));
+        }
+        Ok(())
+    }
+
+    fn has_ended(&mut self, place: usize) -> Result<()> {
+        if !self.has_condition {
+            self.ready.push_back((place, Report::Ended));
+            return Ok(());
+        }
+        if self.conditions[place]
+            .as_ref()
+            .is_some_and(Condition::outlives)
+        {
+            self.check(place, true)?;
+        }
+        if !self.is_told(place) {
+            self.ready.push_back((place, Report::EndedWithout));
+        }
+        Ok(())
+    }
+
+    fn left(&self) -> Vec<&JobView> {
+        let open = self.jobs.iter().zip(&self.codes);
+        open.filter_map(|(job, code)| code.is_none().then_some(job))
+            .collect()
+    }
+}
+
+fn tell(job: &JobView, report: &Report, wait: &Wait) -> Result<()> {
+    let id = &job.launch.id;
+    if wait.json {
+        let mut facts = super::show::facts(job);
+        if let (Report::Happened(happened), Value::Object(facts)) = (report, &mut facts) {
+            facts.insert("happened".to_owned(), happened.text.clone().into());
+            facts.insert("matched".to_owned(), happened.line.clone().into());
+        }
+        return message::out_json(&facts);
+    }
+    match report {
+        Report::Ended => message::out(&format!("{}\n", sentence(&row(job)))),
+        Report::Happened(happened) => message::out(&format!("job {id} {}\n", happened.text)),
+        Report::EndedWithout => {
+            message::out(&format!("{}\n", sentence(&row(job))))?;
+            message::say(format!("job {id} ended without what was waited for"));
+            Ok(())
+        }
+    }
 }
 
 /// The code of one job that has ended.

@@ -14,11 +14,13 @@ use crate::message;
 use crate::notify::{self, Event, Sink, deliver, start, watch};
 use crate::store::outbox::{STDOUT, Subscription, exit_event};
 use crate::store::{JobView, Store, Waited};
-use crate::verbs::format::short_duration;
-use crate::verbs::wait::{TIMED_OUT, code, overall, tell};
-use crate::verbs::{Context, wait_follow};
+use crate::verbs::format::{sentence, short_duration};
+use crate::verbs::wait::{TIMED_OUT, code, overall};
+use crate::verbs::{Context, row, wait_follow};
 
 const STACK: usize = 512 * 1024;
+const PENDING: &str =
+    "it is pending ('agent-sh notify list'); the next agent-sh that runs tries again";
 
 /// Whether this is more than a plain wait.
 pub(crate) fn is_meant(wait: &Wait) -> bool {
@@ -155,16 +157,15 @@ impl<'a> Audience<'a> {
                 continue;
             }
             let deadline = Instant::now() + deliver::PATIENCE;
-            if let Err(why) = deliver::insist(store, sub, job, deadline)? {
+            if let Err(gave_up) = deliver::insist(store, sub, job, deadline)? {
                 delivered = false;
-                message::say_with_hint(
-                    format!(
-                        "the end of job {} was not delivered to '{}': {why}",
-                        job.id(),
-                        sub.name
-                    ),
-                    "'agent-sh notify list' shows what is pending; the next agent-sh that runs tries again",
-                );
+                let (id, name, why) = (job.id(), &sub.name, gave_up.why);
+                let text = format!("the end of job {id} was not delivered to '{name}': {why}");
+                if gave_up.dead {
+                    message::say(text);
+                } else {
+                    message::say_with_hint(text, PENDING);
+                }
             }
         }
         if !said {
@@ -180,7 +181,13 @@ impl<'a> Audience<'a> {
                 let text = format!("{}\n", event.notice.trim_end());
                 self.context.report(job, || message::out(&text))
             }
-            _ => tell(self.context, job, self.json),
+            _ if self.json => self
+                .context
+                .report(job, || message::out_json(&super::show::facts(job))),
+            _ => {
+                let line = format!("{}\n", sentence(&row(job)));
+                self.context.report(job, || message::out(&line))
+            }
         }
     }
 }

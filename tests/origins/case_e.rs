@@ -171,3 +171,82 @@ fn case_e_a_pid_of_another_namespace_is_not_trusted() {
 fn skipped(why: &str) {
     eprintln!("skipped: {why}");
 }
+
+/// Told once, whoever wins the race; and a subscription outlives the crash of everything of ours: the job
+/// whose supervisor was killed is told of by whoever looks next, never with a made-up code.
+#[test]
+fn case_e_each_end_is_told_once_and_the_wish_to_be_told_survives_crashes() {
+    if !stands_in() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let events = sandbox.path("events");
+    let sink = format!("dir:{}", events.display());
+    let added = sandbox.agent_sh(["notify", "add", &sink, "--as", "me"]);
+    assert!(added.succeeded(), "{added:?}");
+    let told = || {
+        let files = fs::read_dir(&events).unwrap();
+        let mut names: Vec<String> = files
+            .map(|file| file.unwrap().file_name().into_string().unwrap())
+            .filter(|name| !name.starts_with('.'))
+            .collect();
+        names.sort();
+        names
+    };
+    // Kill and natural exit, six times.
+    for round in 0..6 {
+        let gate = sandbox.gate();
+        let name = format!("racer{round}");
+        let script = worker(&sandbox, &gate, &name, 37);
+        let call = sandbox.call("bash").c(format!("{script} &")).run();
+        assert!(call.succeeded());
+        started(&sandbox, &name);
+        let jobs = ps_json(&sandbox);
+        let job = jobs.iter().find(|job| job["state"] == "running").unwrap();
+        let id = job["id"].as_str().unwrap();
+        let killing = sandbox.call("agent-sh").args(["kill", id]).start();
+        gate.release(1);
+        assert_eq!(killing.finish().status, Status::Exited(0));
+    }
+    let found = wait_for_records(&sandbox, 6);
+    let mut wanted: Vec<String> = found
+        .iter()
+        .map(|record| format!("{}.exit.json", record.job))
+        .collect();
+    wait_until("six are told", || told() == wanted);
+    for record in &found {
+        let file = events.join(format!("{}.exit.json", record.job));
+        let event: serde_json::Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
+        assert_eq!(event, record.event, "what is told is what was recorded");
+    }
+    // The crash: supervisor and job die at once, nobody saw the end.
+    let gate = sandbox.gate();
+    let script = worker(&sandbox, &gate, "crashed", 0);
+    let call = sandbox.call("bash").c(format!("{script} &")).run();
+    assert!(call.succeeded());
+    let job = started(&sandbox, "crashed");
+    let supervisor = crate::support::parent_of(job.pid).unwrap();
+    for pid in [supervisor, job.pid] {
+        crate::support::signal(pid, nix::sys::signal::Signal::SIGKILL);
+    }
+    wait_until("the loss is found and told without being asked for", || {
+        ps_json(&sandbox);
+        told().len() == 7
+    });
+    let lost = records(&sandbox)
+        .into_iter()
+        .find(|record| !wanted.contains(&format!("{}.exit.json", record.job)))
+        .unwrap();
+    // Where nobody has reaped it yet, its true end can still be seen.
+    assert!(
+        ["lost", "signaled"].contains(&lost.state()),
+        "{:#}",
+        lost.event
+    );
+    assert_eq!(lost.exit_code(), None);
+    wanted.push(format!("{}.exit.json", lost.job));
+    wanted.sort();
+    assert_eq!(told(), wanted);
+    sandbox.assert_no_survivors();
+    assert_eq!(told(), wanted, "and nothing twice");
+}

@@ -9,8 +9,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Rooms that do no I/O.
-const PURE: [&str; 9] = [
-    "syntax", "plan", "rewrite", "settings", "session", "job", "record", "text", "notice",
+const PURE: [&str; 10] = [
+    "syntax", "plan", "rewrite", "settings", "session", "job", "record", "text", "screen", "notice",
 ];
 /// One for each kind of process; none knows another.
 const ROLES: [&str; 4] = ["front", "supervisor", "launcher", "verbs"];

@@ -13,7 +13,7 @@ use crate::sys::{fsx, lock};
 
 /// How often a file may vanish between its opening and its locking before we give up for now.
 const ATTEMPTS: u32 = 64;
-/// No log of attempts is longer; the oldest lines are enough to know how often it was tried.
+/// So much of the log of attempts is read, from its end.
 const LONGEST_LOG: u64 = 64 * 1024;
 
 /// A file that this process alone may move on.
@@ -69,8 +69,7 @@ pub(crate) fn hold(
         if !is_here(&dir, name, &file) {
             continue;
         }
-        let mut log = String::new();
-        (&mut file).take(LONGEST_LOG).read_to_string(&mut log)?;
+        let log = read_log(&mut file)?;
         return Ok(Ok(Held {
             dir,
             name: name.to_owned(),
@@ -79,6 +78,16 @@ pub(crate) fn hold(
         }));
     }
     Ok(Err(Taken::Held))
+}
+
+/// The newest lines. A power cut may have left anything in them; what is no line of ours is skipped by
+/// whoever reads it.
+fn read_log(file: &mut File) -> io::Result<String> {
+    let length = file.metadata()?.len();
+    file.seek(io::SeekFrom::Start(length.saturating_sub(LONGEST_LOG)))?;
+    let mut bytes = Vec::new();
+    file.take(LONGEST_LOG).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Whether the name still stands for this very file.

@@ -36,6 +36,11 @@ impl Marks {
         self.want.iter()
     }
 
+    /// Whether a job that was asked for was neither delivered nor given up.
+    pub(super) fn is_unsettled(&self) -> bool {
+        self.want.iter().any(|id| !self.is_settled(&exit_event(id)))
+    }
+
     pub(super) fn is_settled(&self, eid: &str) -> bool {
         self.settled.contains(eid)
     }
@@ -144,6 +149,13 @@ impl Store {
                         swept += 1;
                     }
                 }
+            }
+            // One that only asked for jobs goes with the last of them, unless a receiver has its key;
+            // not at once, for it may be about to ask.
+            let standing = self.subscription(name).is_none_or(|sub| sub.standing);
+            let empty = PARTS.iter().all(|part| listed(&dir, part).is_empty());
+            if !standing && empty && is_old(&dir) && fsx::stat_at(&dir, "secret").is_err() {
+                swept += u64::from(self.unsubscribe(name).unwrap_or(false));
             }
         }
         swept

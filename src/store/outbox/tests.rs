@@ -200,6 +200,12 @@ fn markers_go_with_their_job() {
     std::fs::remove_dir_all(&kept.dir).unwrap();
     assert!(store.sweep().unwrap() >= 2);
     assert!(!store.marks("a").unwrap().wants(kept.id()));
+    // A subscriber of jobs by name goes with the last of them, but not while it may be about to ask.
+    let mut asked = standing("asked");
+    asked.standing = false;
+    store.subscribe(&asked, None).unwrap();
+    assert!(store.sweep().unwrap() == 0 && store.subscription("asked").is_some());
+    assert!(store.subscription("a").is_some() && store.may_owe());
 }
 
 #[test]

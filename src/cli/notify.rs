@@ -1,0 +1,155 @@
+//! The words of `notify`, and those of `wait` that tell others.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::name;
+use crate::settings;
+
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Telling others")]
+pub struct WaitTell {
+    /// Deliver the end to this sink, or to the subscriber of this name; may be given more than once
+    #[arg(long, value_name = "SINK", conflicts_with_all = ["for_output", "for_port", "idle"])]
+    pub notify: Vec<String>,
+    /// Who is told: the same subscriber is never told twice
+    #[arg(long = "as", value_name = "NAME", value_parser = name, requires = "notify")]
+    pub subscriber: Option<String>,
+    /// Go on with all jobs of the session, as they start and end
+    #[arg(long, conflicts_with_all = ["any", "jobs"])]
+    pub follow: bool,
+    /// The session whose jobs are meant, if not the caller's
+    #[arg(long, value_name = "KEY")]
+    pub session: Option<String>,
+    #[command(flatten)]
+    pub watch: Watching,
+    #[command(flatten)]
+    pub web: Webhook,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct Watching {
+    /// Tell of lines that match this regular expression, while the job runs
+    #[arg(long, value_name = "RE", value_parser = pattern)]
+    pub on_output: Option<String>,
+    /// Tell that a job that writes is alive, this often
+    #[arg(long, value_name = "DURATION", value_parser = settings::duration)]
+    pub heartbeat: Option<Duration>,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct Webhook {
+    /// The key that signs webhooks (whsec_…), in a file that only you can read
+    #[arg(long, value_name = "FILE")]
+    pub secret_file: Option<PathBuf>,
+    /// Webhooks may go to addresses of private networks
+    #[arg(long)]
+    pub allow_private: bool,
+}
+
+/// Say who is to be told when jobs end
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A subscription stands until it is removed: whatever job ends, its supervisor tells. What cannot be delivered \
+is tried again, and stays pending for the next agent-sh that runs.
+
+Example:
+  agent-sh notify add dir:/home/you/events
+  agent-sh notify list
+
+Exit codes: 0 done, 2 wrong usage, 125 no such subscription, not delivered, or agent-sh failed.")]
+pub struct Notify {
+    #[command(subcommand)]
+    pub what: NotifyWhat,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum NotifyWhat {
+    Add(NotifyAdd),
+    List(NotifyList),
+    Remove(NotifyName),
+    Test(NotifyTest),
+}
+
+/// Subscribe a sink to the ends of jobs
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Sinks:
+  dir:/DIRECTORY   one file EVENT.json per event, complete or not there
+  exec:/PROGRAM    the event on stdin; no shell, empty environment, 10 seconds
+  https://URL      a signed POST (Standard Webhooks); http:// to this machine
+  unix:/SOCKET     one line to whoever listens, if it is yours
+  claude-code, codex, opencode, agentapi
+                   the agent that started the job, through its harness
+  auto             whichever of these started the job
+
+Example:
+  agent-sh notify add dir:/home/you/events --on failure
+  agent-sh notify add https://example.com/hook --as web --secret-file ~/.key
+  agent-sh notify add auto --on-output 'listening on|error'
+
+Exit codes: 0 done, 2 wrong usage, 125 there is one of that name, or agent-sh failed.")]
+pub struct NotifyAdd {
+    /// Where events go
+    pub sink: String,
+    /// The name of the subscription; made from the sink unless given
+    #[arg(long = "as", value_name = "NAME", value_parser = name)]
+    pub subscriber: Option<String>,
+    /// Only jobs of this session
+    #[arg(long, value_name = "KEY")]
+    pub session: Option<String>,
+    /// Which ends
+    #[arg(long, value_name = "WHICH", default_value = "always")]
+    pub on: OnWord,
+    #[command(flatten)]
+    pub watch: Watching,
+    #[command(flatten)]
+    pub web: Webhook,
+}
+
+/// List subscriptions with what is pending, delivered and dead
+#[derive(Debug, Args)]
+pub struct NotifyList {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Remove a subscription; nothing more is delivered to it
+#[derive(Debug, Args)]
+pub struct NotifyName {
+    /// The name of the subscription
+    pub name: String,
+}
+
+/// Send a test event now, and say what became of it
+#[derive(Debug, Args)]
+pub struct NotifyTest {
+    /// The name of the subscription
+    pub name: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OnWord {
+    Success,
+    Failure,
+    Always,
+}
+
+/// A regular expression that can be used.
+fn pattern(text: &str) -> Result<String, String> {
+    match regex::Regex::new(text) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(error) => {
+            let lines = error.to_string();
+            Err(lines
+                .lines()
+                .last()
+                .unwrap_or("cannot be read")
+                .trim()
+                .to_owned())
+        }
+    }
+}
