@@ -3,6 +3,7 @@
 use super::{Links, shims};
 use crate::cli::{How, Shims};
 use crate::error::Result;
+use crate::harness::place;
 use crate::message;
 use crate::verbs::Context;
 
@@ -14,6 +15,9 @@ pub(crate) fn setup(context: &Context, how: &How) -> Result<u8> {
         print: how.print,
     };
     let code = shims::setup(context, &shims)?;
+    if how.undo && !how.print {
+        place::remove_empty(&links.data, links.data.parent().unwrap_or(&links.data));
+    }
     if !how.undo {
         message::say_with_hint(
             "Gemini CLI calls the first bash on PATH, and nothing outside can wake it",
