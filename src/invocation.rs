@@ -9,6 +9,7 @@ pub const ADOPT: &str = "@agent-sh-adopt";
 /// Hidden first arguments of helpers that we start ourselves: deliver what is pending (with the state
 /// directory, and a job to follow), become a hook's program (with its path).
 pub const DELIVER: &str = "@agent-sh-deliver";
+pub const KEEP: &str = "@agent-sh-keep";
 pub const HOOK_PROGRAM: &str = "@agent-sh-exec";
 
 /// The program's own name.
@@ -55,6 +56,8 @@ pub enum Role {
     Deliver(Vec<OsString>),
     /// Become the program of a hook.
     HookProgram(OsString),
+    /// Stays the parent of a program that outlives whoever started it.
+    Keep(Vec<OsString>),
     /// A verb of ours; the arguments as they came.
     Verb,
     Shell(ShellCall),
@@ -119,6 +122,7 @@ pub fn read(
         Some(LAUNCH) => return Role::Launch(rest[1..].to_vec()),
         Some(ADOPT) => return Role::Adopt(rest[1..].to_vec()),
         Some(DELIVER) => return Role::Deliver(rest[1..].to_vec()),
+        Some(KEEP) => return Role::Keep(rest[1..].to_vec()),
         Some(HOOK_PROGRAM) if rest.len() == 2 => return Role::HookProgram(rest[1].clone()),
         _ => {}
     }

@@ -4,14 +4,21 @@
 //! `setup` and `hook` and the sinks of `notify` come through these doors. Files of others are changed
 //! through `edit` alone.
 
+pub(crate) mod agentapi;
 pub(crate) mod claude_code;
+pub(crate) mod claude_resume;
 pub(crate) mod client;
+pub(crate) mod codex;
 pub(crate) mod edit;
 pub(crate) mod json;
 pub(crate) mod opencode;
 pub(crate) mod place;
+pub(crate) mod run;
+mod whole;
 
 use std::path::Path;
+
+use crate::settings::{self, Settings};
 
 /// `…/agent-sh-bash` and the like: a link that a setup of ours made.
 pub(crate) fn is_our_shell(path: &str) -> bool {
@@ -19,3 +26,25 @@ pub(crate) fn is_our_shell(path: &str) -> bool {
         .file_name()
         .is_some_and(|name| name.to_string_lossy().starts_with("agent-sh-"))
 }
+
+/// The settings of this process, for what only the user may allow. A bad value counts as not set.
+fn settings() -> Settings {
+    let env = |name: &str| std::env::var_os(name);
+    let text = settings::config_path(env).and_then(|path| std::fs::read_to_string(path).ok());
+    Settings::read(env, text.as_deref())
+}
+
+/// What a harness tells its children of itself. A client that is started anew must not take itself for
+/// one of them.
+const OF_A_SESSION: [&str; 10] = [
+    "CLAUDECODE",
+    "CLAUDE_CODE_CHILD_SESSION",
+    "CLAUDE_CODE_ENTRYPOINT",
+    "CLAUDE_CODE_MESSAGING_SOCKET",
+    "CLAUDE_CODE_MESSAGING_TOKEN",
+    "CLAUDE_CODE_SESSION_ATTENDED",
+    "CLAUDE_CODE_SESSION_ID",
+    "CLAUDE_PID",
+    "CODEX_THREAD_ID",
+    "CODEX_SESSION_ID",
+];

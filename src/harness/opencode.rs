@@ -2,15 +2,22 @@
 //! of ends from within, where neither port nor password is needed.
 
 use std::path::Path;
+use std::time::Duration;
 
+use base64::Engine;
 use serde_json::{Value, json};
 
 use super::edit::Edit;
 use super::json::{self, Document};
+use super::whole::Whole;
+use crate::notify::agent::{Waking, Woken};
+use crate::notify::http::{Url, post_json};
 
 pub(crate) const NAME: &str = "opencode";
 const SCHEMA: &str = "https://opencode.ai/config.json";
 const PLUGIN: &str = include_str!("../../shims/opencode/agent-sh.js");
+const ATTEMPTS: u32 = 3;
+const LIMIT: Duration = Duration::from_secs(4);
 /// How our plugin begins, in this version and in others.
 const MARK: &str = "// agent-sh: made by 'agent-sh setup opencode'";
 
@@ -67,37 +74,57 @@ impl Edit for Config {
     }
 }
 
-/// The plugin: a file that is ours as a whole.
-pub(crate) struct Plugin {
-    text: String,
+/// The plugin; `program` is a link that stays.
+pub(crate) fn plugin(program: &Path) -> Whole {
+    let program = json!(program.to_string_lossy()).to_string();
+    Whole::new(MARK, PLUGIN.replace("\"@PROGRAM@\"", &program))
 }
 
-impl Plugin {
-    pub(crate) fn new(program: &Path) -> Self {
-        let program = json!(program.to_string_lossy()).to_string();
-        Self {
-            text: PLUGIN.replace("\"@PROGRAM@\"", &program),
+/// Wakes a session through the server's own door. The plugin is the better way, and where it waits the
+/// sink leaves it to it; this is for servers without it. The first answer of a server can hang, so each
+/// attempt is short.
+pub(crate) fn wake(waking: &Waking<'_>) -> Woken {
+    let known = &waking.launch.wake;
+    let address = |name: &str| known.get(name).filter(|value| !value.is_empty()).cloned();
+    let base = address("OPENCODE_SERVER_URL")
+        .or_else(|| address("OPENCODE_URL"))
+        .or_else(|| address("OPENCODE_PORT").map(|port| format!("http://127.0.0.1:{port}")));
+    let Some(base) = base else {
+        return Woken::Later(
+            "the address of its server is not known; 'agent-sh setup opencode' helps".to_owned(),
+        );
+    };
+    let session = address("OPENCODE_SESSION_ID").unwrap_or_else(|| waking.session.to_owned());
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "_-".contains(letter);
+    if session.is_empty() || !session.chars().all(plain) {
+        return Woken::Failed(format!("'{session}' is no session of OpenCode"));
+    }
+    let base = base.trim_end_matches('/');
+    let url: Url = match format!("{base}/session/{session}/prompt_async").parse() {
+        Ok(url) => url,
+        Err(why) => return Woken::Failed(why),
+    };
+    let text = format!("[agent-sh] {}", waking.notice.trim_end());
+    let body = json!({ "parts": [{ "type": "text", "text": text }] }).to_string();
+    let authorization = authorization();
+    let mut why = String::new();
+    for _ in 0..ATTEMPTS {
+        match post_json(&url, authorization.as_deref(), &body, LIMIT) {
+            Ok(200..=299) => return Woken::Told,
+            Ok(status) => return Woken::Failed(format!("{} answered {status}", url.origin())),
+            Err(reason) => why = reason,
         }
     }
+    Woken::Failed(why)
 }
 
-impl Edit for Plugin {
-    fn add(&self, text: &str) -> Result<String, String> {
-        if text.is_empty() || text.starts_with(MARK) {
-            Ok(self.text.clone())
-        } else {
-            Err("a file that is not ours is there".to_owned())
-        }
-    }
-
-    fn strip(&self, text: &str) -> Result<String, String> {
-        let ours = text.starts_with(MARK);
-        Ok(if ours { String::new() } else { text.to_owned() })
-    }
-
-    fn is_blank(&self, text: &str) -> bool {
-        text.is_empty()
-    }
+/// The password, which is only ever in the environment.
+fn authorization() -> Option<String> {
+    let text = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let password = text("OPENCODE_SERVER_PASSWORD")?;
+    let user = text("OPENCODE_SERVER_USERNAME").unwrap_or_else(|| NAME.to_owned());
+    let pair = base64::engine::general_purpose::STANDARD.encode(format!("{user}:{password}"));
+    Some(format!("Basic {pair}"))
 }
 
 #[cfg(test)]
@@ -136,7 +163,7 @@ mod tests {
 
     #[test]
     fn the_plugin_names_the_program_and_is_known_again() {
-        let plugin = Plugin::new(Path::new("/a \"b\"/agent-sh"));
+        let plugin = plugin(Path::new("/a \"b\"/agent-sh"));
         let text = plugin.add("").unwrap();
         assert!(
             text.starts_with(MARK) && text.contains(r#"const PROGRAM = "/a \"b\"/agent-sh""#),

@@ -1,10 +1,12 @@
 //! The agent that started a job, reached through its harness. It is told of an end once, by whichever
 //! way is first: see `store::told`.
 
+use crate::harness;
 use crate::job::How;
 use crate::record::Launch;
 use crate::store::JobView;
 use crate::store::told::{self, Told};
+use crate::store::waiter;
 
 use super::{Event, Sent};
 
@@ -74,7 +76,12 @@ pub enum Woken {
 pub type Wake = fn(&Waking<'_>) -> Woken;
 
 /// The ways to wake that there are. A harness without one is told by its own hooks.
-const WAKES: &[(Kind, Wake)] = &[];
+const WAKES: &[(Kind, Wake)] = &[
+    (Kind::ClaudeCode, harness::claude_resume::wake),
+    (Kind::Codex, harness::codex::wake),
+    (Kind::OpenCode, harness::opencode::wake),
+    (Kind::AgentApi, harness::agentapi::wake),
+];
 
 const KNOWS: &str = "the agent knows";
 
@@ -119,6 +126,13 @@ pub(super) fn tell(kind: Kind, event: &Event, job: &JobView) -> Sent {
     }
     if let Some(why) = is_no_news(job) {
         return Sent::Spared(why);
+    }
+    // A waiter of the session's own harness is nearer, and must not find the telling taken.
+    if waiter::is_waited_for(job) {
+        return Sent::Failed(
+            "a hook of its harness is waiting to tell it".to_owned(),
+            Some(std::time::Duration::from_secs(20)),
+        );
     }
     let claim = match told::try_claim(job) {
         Ok(claim) => claim,

@@ -174,6 +174,25 @@ pub(super) fn post(url: &Url, sub: &Subscription, event: &Event, limit: Duration
     judge(&url.origin, status, after)
 }
 
+/// Posts JSON to a harness, unsigned: the status, or why there is none.
+pub(crate) fn post_json(
+    url: &Url,
+    authorization: Option<&str>,
+    body: &str,
+    limit: Duration,
+) -> Result<u16, String> {
+    let mut request = agent(url, false, limit)
+        .post(&url.text)
+        .header("content-type", "application/json");
+    if let Some(value) = authorization {
+        request = request.header("authorization", value);
+    }
+    match request.send(body.as_bytes()) {
+        Ok(answer) => Ok(answer.status().as_u16()),
+        Err(error) => Err(format!("{}: {}", url.origin, words(&error, limit))),
+    }
+}
+
 /// What an answer means.
 fn judge(origin: &str, status: u16, after: Option<Duration>) -> Sent {
     let why = format!("{origin} answered {status}");

@@ -91,7 +91,7 @@ pub const SETTINGS: [Setting; 16] = [
     setting(
         "notify",
         "AGENT_SH_NOTIFY",
-        "sinks, separated by blanks: who is told of every end",
+        "sinks, with commas or blanks between: who is told of the ends of jobs started with it",
         "nobody",
     ),
     setting(
@@ -109,19 +109,19 @@ pub const SETTINGS: [Setting; 16] = [
     setting(
         "stop_wait",
         "AGENT_SH_STOP_WAIT",
-        "a duration, `off`: how long the end of a turn waits for jobs where nothing could wake the agent later",
+        "a duration: how long the end of a `claude -p` run waits for a job; `0` not at all",
         "`10m`",
     ),
     setting(
         "session_end",
         "AGENT_SH_SESSION_END",
-        "`keep`, `kill`: what becomes of a session's jobs when its client says that it is over",
+        "`keep`, `kill`: what becomes of a Claude Code session's jobs at its end",
         "`keep`",
     ),
     setting(
         "resume",
         "AGENT_SH_RESUME",
-        "`1`, `0`: a session that has ended may be resumed to tell it of a job",
+        "`1`, `0`: whether the sinks `claude-code` and `codex` may resume a session that nothing owns any more",
         "`0`",
     ),
 ];

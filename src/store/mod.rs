@@ -43,7 +43,7 @@ mod times;
 pub mod told;
 mod transcript;
 mod view;
-mod waiter;
+pub mod waiter;
 
 use std::ffi::OsString;
 use std::io;

@@ -48,15 +48,6 @@ impl Store {
         Ok(held.ok().map(|held| Waiter { held: Some(held) }))
     }
 
-    /// Whether a process waits for this session's jobs now.
-    #[must_use]
-    pub fn has_waiter(&self, session: &str) -> bool {
-        let file = root::inner(&self.base, DIR, false)
-            .ok()
-            .and_then(|dir| fsx::open_at(&dir, name_of(session).as_str()).ok());
-        file.is_some_and(|file| lock::is_written(&file).unwrap_or(false))
-    }
-
     /// The kept jobs of one session, the newest last. Those of others are not looked into.
     pub fn jobs_of(&self, session: &str) -> Result<Vec<JobView>> {
         let ours = |id: &JobId| {
@@ -77,6 +68,18 @@ impl Store {
         inotify.add_watch(&self.path.join("v1/jobs"), wanted)?;
         Ok(Arrivals { inotify })
     }
+}
+
+/// Whether a process waits now to tell the agent of this job's session.
+#[must_use]
+pub fn is_waited_for(job: &JobView) -> bool {
+    let base = job.dir.parent().and_then(std::path::Path::parent);
+    let (Some(base), Some(session)) = (base, &job.launch.session) else {
+        return false;
+    };
+    let dir = fsx::open_dir(&base.join(DIR));
+    let file = dir.and_then(|dir| fsx::open_at(&dir, name_of(session).as_str()));
+    file.is_ok_and(|file| lock::is_written(&file).unwrap_or(false))
 }
 
 /// New jobs of all sessions.

@@ -150,6 +150,7 @@ fn dispatch(verb: Verb, hooks: Hooks) -> Result<u8> {
         Verb::Run(_)
             | Verb::Parse(_)
             | Verb::Setup(_)
+            | Verb::Hook(_)
             | Verb::Init(_)
             | Verb::Doctor(_)
             | Verb::Completions(_)

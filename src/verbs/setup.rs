@@ -1,6 +1,8 @@
 //! `setup`: makes a harness call us. One file per harness; what each needs is known in `harness`.
 
 mod claude_code;
+mod codex;
+mod gemini;
 mod opencode;
 mod shims;
 
@@ -18,6 +20,8 @@ pub(crate) fn setup(context: &Context, setup: &Setup) -> Result<u8> {
         SetupWhat::Shims(shims) => shims::setup(context, shims),
         SetupWhat::ClaudeCode(given) => claude_code::setup(context, given),
         SetupWhat::Opencode(given) => opencode::setup(context, given),
+        SetupWhat::Codex(given) => codex::setup(context, &given.how),
+        SetupWhat::Gemini(given) => gemini::setup(context, &given.how),
     }
 }
 

@@ -350,6 +350,100 @@ class Wake(kit.Jobs):
             self.nothing_left(f"case D, {policy}: nothing is left")
 
 
+    def case_a(self):
+        """One client process per turn, and the orchestrator is restarted in between: event files tell it."""
+        events = f"{self.run}/events"
+        os.mkdir(events)
+        done = self.verb("notify", "add", f"dir:{events}", "--as", "orchestrator")
+        self.checks.same(done.returncode, 0, "case A: the event-file route is one command")
+        first = self.session("print", env={"AGENT_SH_STOP_WAIT": "0"})
+        try:
+            [job] = self.start_job(first, "turn-one")
+            first.answer("turn over")
+            self.checks.same(first.process.wait(LIMIT), 0, "case A: the turn's process has ended")
+        finally:
+            first.kill()
+        self.checks.that(self.alive("turn-one"), "case A: the job outlives the turn's process")
+        # Nothing of the orchestrator lives now; the job ends; then it starts again and looks at its directory.
+        self.release("turn-one")
+        self.recorded(job)
+        event = f"{events}/{job}.exit.json"
+        self.checks.that(until(lambda: os.path.exists(event)), "case A: an event file is there", os.listdir(events))
+        self.checks.same(len(os.listdir(events)), 1, "case A: it is the only one")
+        with open(event) as file:
+            data = json.load(file)["data"]
+        found = (data["exit_code"], data["session"], "late turn-one" in data["untrusted_output_tail"])
+        self.checks.same(found, (37, first.name, True), "case A: it has exit code, session and output")
+        second = self.session("print", "--resume", data["session"])
+        try:
+            body = second.asked()
+            self.checks.same(notices(body, job), 1, "case A: the next turn, another process, is told, once")
+            second.answer("I see")
+            self.checks.same(second.process.wait(LIMIT), 0, "case A: and ends well")
+        finally:
+            second.kill()
+        self.verb("notify", "remove", "orchestrator")
+        self.nothing_left("case A: nothing is left")
+
+    def case_b(self):
+        """The phantom "running": the client dies, then the jobs do, and no line of the transcript says so."""
+        session = self.session("stream")
+        try:
+            lives, dies = self.start_job(session, "quiet", "phantom")
+            session.answer("turn over")
+            session.idle()
+        finally:
+            session.kill()
+        row = self.listed("-a", "-A")[dies]
+        os.kill(row["pid"], signal.SIGKILL)
+        self.recorded(dies)
+        [path] = glob.glob(f"{self.run}/home/.claude/projects/*/{session.name}.jsonl")
+
+        def reconciled():
+            done = subprocess.run(
+                [sys.executable, f"{PROJECT}/shims/claude-code/reconcile.py", path], capture_output=True, text=True,
+                env=dict(environment(self.run), AGENT_SH=self.agent_sh), check=True,
+            )
+            rows = [json.loads(line) for line in done.stdout.splitlines()]
+            return {row["id"]: row["state"] for row in rows}
+
+        wanted = {lives: "running", dies: "signaled"}
+        self.checks.same(reconciled(), wanted, "case B: a quiet job is alive and a dead one is dead, whatever the transcript says")
+        self.release("quiet")
+        self.recorded(lives)
+        self.checks.same(reconciled(), {lives: "exited", dies: "signaled"}, "case B: every job ends in a record")
+        self.nothing_left("case B: nothing is left")
+
+    def ended_session(self):
+        """A session that has ended is resumed, if the user allows it; one that is open never is."""
+        name = os.path.basename(self.program)
+        os.symlink(self.program, f"{self.run}/bin/claude")
+        allowed = {"AGENT_SH_RESUME": "1", "PATH": f"{self.run}/bin:{environment(self.run)['PATH']}"}
+        self.checks.same(self.verb("notify", "add", "claude-code").returncode, 0, "resume: a standing subscription")
+        session = self.session("stream", env=allowed)
+        try:
+            open_job, job = self.start_job(session, "while-open", "after-end")
+            session.answer("turn over")
+            session.idle()
+            self.release("while-open")
+            body = session.asked()
+            self.checks.same(notices(body, open_job), 1, "resume: an open session is told by its hook")
+            session.answer("woken")
+            session.idle()
+            self.checks.same(session.end(), 0, "resume: the client ends well")
+            self.release("after-end")
+            body = session.asked()
+            counts = [notices(body, each) for each in (open_job, job)]
+            self.checks.same(counts, [1, 1], "resume: the ended session goes on, in a client of its own, with the notice")
+            session.answer("woken again")
+            self.nothing_left(f"resume: the client ({name}) has left again, and nothing with it")
+        finally:
+            session.kill()
+        jobs = [row for row in self.listed("-a", "-A").values() if "--resume" in row["command"]]
+        self.checks.same(jobs, [], "resume: it is no job itself")
+        self.verb("notify", "remove", "claude-code")
+
+
 def seed(run):
     """What the TUI would ask a new user."""
     known = {
@@ -383,7 +477,10 @@ def test(run, program, checks):
     wake.two_at_once()
     wake.killed_and_resumed()
     wake.in_the_middle()
+    wake.case_a()
+    wake.case_b()
     wake.case_d()
+    wake.ended_session()
     # The client has written to the file itself since.
     wake.verb("setup", "claude-code", "--undo")
     with open(path) as file:

@@ -23,6 +23,9 @@ class Scripted(http.server.ThreadingHTTPServer):
         self.count, self.over = 0, False
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
+    def handle_error(self, *_):
+        """A client that was killed leaves its connections; that is no news."""
+
     @property
     def url(self):
         return f"http://127.0.0.1:{self.server_port}"

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::{LINKS, Links, change_file, plan_file};
 use crate::cli::Opencode;
 use crate::error::{Error, Result};
-use crate::harness::opencode::{Config, Plugin};
+use crate::harness::opencode::{Config, plugin};
 use crate::harness::place;
 use crate::message;
 use crate::verbs::Context;
@@ -14,7 +14,7 @@ pub(crate) fn setup(context: &Context, given: &Opencode) -> Result<u8> {
     let links = Links::find(context)?;
     let how = &given.how;
     let config = Config::new(&links.path("agent-sh-bash"));
-    let plugin = Plugin::new(&links.path("agent-sh"));
+    let plugin = plugin(&links.path("agent-sh"));
     let (config_file, plugin_file) = files(context, given)?;
     if how.print && !how.undo {
         message::out(&format!("{:#}\n", config.alone()))?;
