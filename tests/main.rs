@@ -17,5 +17,7 @@ mod origins;
 mod rewrite;
 /// Sandbox, calls, gates: what the topics stand on.
 mod support;
+/// Typing at jobs, sitting at them, watching them: on real terminals.
+mod terminal;
 /// The rules of the house, checked by reading the files.
 mod tidy;

@@ -17,9 +17,10 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::inotify::AddWatchFlags;
-use ratatui::Terminal as Canvas;
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::layout::Rect;
+use ratatui::{Terminal as Canvas, TerminalOptions, Viewport};
 
 use crate::error::{Error, Result};
 use crate::handoff::Address;
@@ -144,7 +145,12 @@ impl Top<'_> {
         let terminal = Terminal::take(LEAVE)?;
         message::out_bytes(ENTER)?;
         let failed = |source: io::Error| Error::sys("draw on the terminal", source);
-        let mut canvas = Canvas::new(CrosstermBackend::new(io::stdout())).map_err(failed)?;
+        let mut area = whole();
+        let options = TerminalOptions {
+            viewport: Viewport::Fixed(area),
+        };
+        let backend = CrosstermBackend::new(io::stdout());
+        let mut canvas = Canvas::with_options(backend, options).map_err(failed)?;
         let mut tick = Instant::now() + TICK;
         loop {
             self.follow_chosen();
@@ -157,8 +163,11 @@ impl Top<'_> {
                     message::out_bytes(ENTER)?;
                     canvas.clear().map_err(failed)?;
                 }
-                // Drawing asks for the size anyway.
                 Some(Happened::Resized) | None => {}
+            }
+            if area != whole() {
+                area = whole();
+                canvas.resize(area).map_err(failed)?;
             }
             if keys && let Some(over) = self.read_keys()? {
                 return Ok(over);
@@ -484,6 +493,12 @@ impl Top<'_> {
         }
         Ok(None)
     }
+}
+
+/// Where to draw; also on a terminal that does not know its size.
+fn whole() -> Rect {
+    let Size { rows, columns } = terminal::size();
+    Rect::new(0, 0, columns, rows)
 }
 
 /// The size of a job's terminal, if somebody can tell; 0x0 means the usual.
