@@ -83,7 +83,7 @@ fn nobody_wakes_an_idle_supervisor() {
     // What follows a start (a sync, an end of being kept on one processor) is over after a while.
     let mut before = switches();
     wait_until("the supervisor is at rest", || {
-        let was = std::mem::replace(&mut before, String::new());
+        let was = std::mem::take(&mut before);
         crate::support::holds_within(std::time::Duration::from_secs(1), || false);
         before = switches();
         before == was
