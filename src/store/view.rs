@@ -187,6 +187,7 @@ impl JobView {
             "redirected_to": launch.redirected_to,
             "bytes_total": self.bytes_total(),
             "tty": known.then_some(launch.tty),
+            "interactive": known.then_some(launch.interactive),
             "degraded": self.degraded,
         })
     }

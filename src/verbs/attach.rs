@@ -30,6 +30,9 @@ const RESCAN_MS: u16 = 2000;
 /// The same while something is to be tried again.
 const SOON_MS: u16 = 100;
 
+/// How many turns behind the job's output something is left out: about 16 MiB.
+const PATIENCE: u32 = 256;
+
 /// Modes that programs set, undone: keys, keyboards, mouse, paste, focus, character sets, insertion,
 /// wrapping, origin, margins, colours, cursor.
 const UNDO: &str = "\x1b[?1l\x1b>\x1b[<u\x1b[>4m\x1b[?9l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1005l\
@@ -142,6 +145,9 @@ impl Seat<'_> {
             }
             if ready[0] {
                 self.show_more()?;
+                while self.live.is_behind() {
+                    self.show_more()?;
+                }
                 return self.how_it_ended();
             }
             self.hear();
@@ -162,8 +168,13 @@ impl Seat<'_> {
             polled(terminal.signals().as_fd()),
         ];
         polls.extend(watch.fd().map(polled));
-        let soon = self.stuck || watch.fd().is_none();
-        let time = if soon { SOON_MS } else { RESCAN_MS };
+        let time = if self.live.is_behind() {
+            0
+        } else if self.stuck || watch.fd().is_none() {
+            SOON_MS
+        } else {
+            RESCAN_MS
+        };
         match poll(&mut polls, PollTimeout::from(time)) {
             Ok(_) => Ok([0, 1].map(|at| polls[at].any().unwrap_or(true))),
             Err(Errno::EINTR) => Ok([false; 2]),
@@ -229,6 +240,13 @@ impl Seat<'_> {
         let mut new: Vec<u8> = Vec::new();
         if !self.live.catch_up(|bytes| new.extend(bytes))? {
             return Ok(());
+        }
+        if self.live.is_hopeless(PATIENCE)
+            && let Some(now) = self.job.reload()?
+        {
+            let (rows, columns) = self.live.screen.size();
+            self.live = Live::of(&now, Size { rows, columns })?;
+            return self.draw();
         }
         if !std::mem::take(&mut self.hint) {
             return message::out_bytes(&new);

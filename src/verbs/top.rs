@@ -40,6 +40,8 @@ use log::Log;
 const TICK: Duration = Duration::from_secs(1);
 /// The screen is drawn at most so often, however much a job writes.
 const FRAME: Duration = Duration::from_millis(50);
+/// How many turns behind a job's output something is left out: about 1 MiB.
+const LAG: u32 = 16;
 /// How long a supervisor may take to tell the size of a job's terminal.
 const PATIENCE: Duration = Duration::from_millis(200);
 
@@ -183,6 +185,13 @@ impl Top<'_> {
         let polled = |fd| PollFd::new(fd, PollFlags::POLLIN);
         let stdin = io::stdin();
         let output = self.live.as_ref().and_then(|shown| shown.watch.fd());
+        let is_behind = match &self.mode {
+            Mode::Log(log) => log.is_behind,
+            _ => self
+                .live
+                .as_ref()
+                .is_some_and(|shown| shown.live.is_behind()),
+        };
         for with_output in [false, true] {
             let now = Instant::now();
             let until = if with_output { tick } else { drawn + FRAME };
@@ -197,7 +206,7 @@ impl Top<'_> {
                 Err(Errno::EINTR) => return Ok((false, false)),
                 Err(error) => return Err(Error::sys("wait", error)),
             };
-            if count > 0 || with_output {
+            if count > 0 || with_output || is_behind {
                 let ready = |at: usize| polls[at].any().unwrap_or(true);
                 return Ok((ready(0), news_at.is_some_and(ready)));
             }
@@ -306,7 +315,7 @@ impl Top<'_> {
             drop(log.catch_up());
         }
         match &mut self.live {
-            Some(shown) if shown.dir == job.dir => {
+            Some(shown) if shown.dir == job.dir && !shown.live.is_hopeless(LAG) => {
                 shown.watch.clear();
                 drop(shown.live.catch_up(|_| {}));
             }
