@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::io::{self, PipeReader};
 use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -99,13 +100,18 @@ pub(crate) fn sit(job: &JobView) -> Result<Left> {
         live,
         typed: VecDeque::new(),
         under_way: None,
-        stuck: false,
+        stuck: None,
         hint: false,
         has_typed: false,
     };
     let left = seat.stay(&terminal, &watch);
     terminal::set_undo(&seat.undo());
     left
+}
+
+/// When to try again.
+fn soon() -> Instant {
+    Instant::now() + Duration::from_millis(u64::from(SOON_MS))
 }
 
 struct Seat<'a> {
@@ -116,8 +122,8 @@ struct Seat<'a> {
     typed: VecDeque<u8>,
     /// The request that is not answered yet, and how much of `typed` it has.
     under_way: Option<(u32, usize)>,
-    /// The job does not read; to be tried again.
-    stuck: bool,
+    /// The job does not read: when to try again.
+    stuck: Option<Instant>,
     /// Whether the last row shows how to leave.
     hint: bool,
     has_typed: bool,
@@ -170,7 +176,7 @@ impl Seat<'_> {
         polls.extend(watch.fd().map(polled));
         let time = if self.live.is_behind() {
             0
-        } else if self.stuck || watch.fd().is_none() {
+        } else if self.stuck.is_some() || watch.fd().is_none() {
             SOON_MS
         } else {
             RESCAN_MS
@@ -285,15 +291,16 @@ impl Seat<'_> {
 
     /// Hands on what was typed, if nothing is under way.
     fn type_on(&mut self) -> Result<()> {
-        self.stuck = false;
-        if self.under_way.is_some() || self.typed.is_empty() {
+        let waits = self.stuck.is_some_and(|until| Instant::now() < until);
+        if waits || self.under_way.is_some() || self.typed.is_empty() {
             return Ok(());
         }
+        self.stuck = None;
         let count = self.typed.len().min(INPUT_LIMIT);
         let bytes: Vec<u8> = self.typed.iter().take(count).copied().collect();
         match self.control.tell(What::Input(bytes)) {
             Ok(serial) => self.under_way = Some((serial, count)),
-            Err(Silence::Late) => self.stuck = true,
+            Err(Silence::Late) => self.stuck = Some(soon()),
             // It may have ended just now; then that is what is told.
             Err(silence) => match self.job.reload()? {
                 Some(now) if now.state.is_terminal() => self.typed.clear(),
@@ -313,7 +320,7 @@ impl Seat<'_> {
             }
             self.under_way = None;
             if answer.verdict == Verdict::Full {
-                self.stuck = true;
+                self.stuck = Some(soon());
             } else {
                 self.typed.drain(..count.min(self.typed.len()));
             }

@@ -132,6 +132,31 @@ fn keys_reach_the_job() {
     ends_with(&sandbox, &id, 0);
 }
 
+/// However much waits for a job that does not read, the one key works.
+#[test]
+fn leaving_a_job_that_does_not_read() {
+    if !stands_in() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let deaf = "stty raw -echo; echo ready; exec sleep 600";
+    let id = interactive(&sandbox, &[deaf]);
+    writes(&sandbox, &id, "ready");
+    let (mut one, mut two) = (sit(&sandbox, &id), sit(&sandbox, &id));
+    for seat in [&mut one, &mut two] {
+        seat.sees("ready");
+        seat.keys(&"lost on it ".repeat(10_000));
+        seat.keys(DETACH);
+    }
+    for seat in [&mut one, &mut two] {
+        assert_eq!(seat.ended(), Status::Exited(0));
+        assert!(seat.is_cooked() && seat.is_left_clean());
+    }
+    let killed = sandbox.agent_sh(["kill", &id]);
+    assert!(killed.succeeded(), "{killed:?}");
+    sandbox.assert_no_survivors();
+}
+
 /// `run -i --wait` at a terminal is sitting down at once; elsewhere it shows the output.
 #[test]
 fn run_and_sit_down() {

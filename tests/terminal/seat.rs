@@ -1,7 +1,7 @@
 //! A person at a terminal: types, looks at the screen, resizes the window.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::{Child, Command};
@@ -46,8 +46,19 @@ impl Seat {
         i32::try_from(self.child.id()).unwrap()
     }
 
+    /// Types, as fast as the program at the terminal reads.
+    #[track_caller]
     pub(super) fn keys(&mut self, keys: &str) {
-        self.leader.write_all(keys.as_bytes()).unwrap();
+        let mut rest = keys.as_bytes();
+        let typed = holds_within(DEADLINE, || {
+            self.look();
+            match self.leader.write(rest) {
+                Ok(count) => rest = &rest[count..],
+                Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock, "{error}"),
+            }
+            rest.is_empty()
+        });
+        assert!(typed, "{} bytes were not read", rest.len());
     }
 
     /// Takes what has come; ends quietly when nobody has the terminal open.
