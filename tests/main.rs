@@ -23,6 +23,8 @@ mod output;
 mod rewrite;
 /// Sandbox, calls, gates: what the topics stand on.
 mod support;
+/// Typing at jobs, sitting at them, watching them: on real terminals.
+mod terminal;
 /// The rules of the house, checked by reading the files.
 mod tidy;
 /// What people, agents and programs ask about jobs.

@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::io::{self, PipeReader};
 use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -29,6 +30,9 @@ const MOST_TYPED: usize = 64 * 1024;
 const RESCAN_MS: u16 = 2000;
 /// The same while something is to be tried again.
 const SOON_MS: u16 = 100;
+
+/// How many turns behind the job's output something is left out: about 16 MiB.
+const PATIENCE: u32 = 256;
 
 /// Modes that programs set, undone: keys, keyboards, mouse, paste, focus, character sets, insertion,
 /// wrapping, origin, margins, colours, cursor.
@@ -96,13 +100,18 @@ pub(crate) fn sit(job: &JobView) -> Result<Left> {
         live,
         typed: VecDeque::new(),
         under_way: None,
-        stuck: false,
+        stuck: None,
         hint: false,
         has_typed: false,
     };
     let left = seat.stay(&terminal, &watch);
     terminal::set_undo(&seat.undo());
     left
+}
+
+/// When to try again.
+fn soon() -> Instant {
+    Instant::now() + Duration::from_millis(u64::from(SOON_MS))
 }
 
 struct Seat<'a> {
@@ -113,8 +122,8 @@ struct Seat<'a> {
     typed: VecDeque<u8>,
     /// The request that is not answered yet, and how much of `typed` it has.
     under_way: Option<(u32, usize)>,
-    /// The job does not read; to be tried again.
-    stuck: bool,
+    /// The job does not read: when to try again.
+    stuck: Option<Instant>,
     /// Whether the last row shows how to leave.
     hint: bool,
     has_typed: bool,
@@ -142,6 +151,9 @@ impl Seat<'_> {
             }
             if ready[0] {
                 self.show_more()?;
+                while self.live.is_behind() {
+                    self.show_more()?;
+                }
                 return self.how_it_ended();
             }
             self.hear();
@@ -162,8 +174,13 @@ impl Seat<'_> {
             polled(terminal.signals().as_fd()),
         ];
         polls.extend(watch.fd().map(polled));
-        let soon = self.stuck || watch.fd().is_none();
-        let time = if soon { SOON_MS } else { RESCAN_MS };
+        let time = if self.live.is_behind() {
+            0
+        } else if self.stuck.is_some() || watch.fd().is_none() {
+            SOON_MS
+        } else {
+            RESCAN_MS
+        };
         match poll(&mut polls, PollTimeout::from(time)) {
             Ok(_) => Ok([0, 1].map(|at| polls[at].any().unwrap_or(true))),
             Err(Errno::EINTR) => Ok([false; 2]),
@@ -230,6 +247,13 @@ impl Seat<'_> {
         if !self.live.catch_up(|bytes| new.extend(bytes))? {
             return Ok(());
         }
+        if self.live.is_hopeless(PATIENCE)
+            && let Some(now) = self.job.reload()?
+        {
+            let (rows, columns) = self.live.screen.size();
+            self.live = Live::of(&now, Size { rows, columns })?;
+            return self.draw();
+        }
         if !std::mem::take(&mut self.hint) {
             return message::out_bytes(&new);
         }
@@ -267,15 +291,16 @@ impl Seat<'_> {
 
     /// Hands on what was typed, if nothing is under way.
     fn type_on(&mut self) -> Result<()> {
-        self.stuck = false;
-        if self.under_way.is_some() || self.typed.is_empty() {
+        let waits = self.stuck.is_some_and(|until| Instant::now() < until);
+        if waits || self.under_way.is_some() || self.typed.is_empty() {
             return Ok(());
         }
+        self.stuck = None;
         let count = self.typed.len().min(INPUT_LIMIT);
         let bytes: Vec<u8> = self.typed.iter().take(count).copied().collect();
         match self.control.tell(What::Input(bytes)) {
             Ok(serial) => self.under_way = Some((serial, count)),
-            Err(Silence::Late) => self.stuck = true,
+            Err(Silence::Late) => self.stuck = Some(soon()),
             // It may have ended just now; then that is what is told.
             Err(silence) => match self.job.reload()? {
                 Some(now) if now.state.is_terminal() => self.typed.clear(),
@@ -295,7 +320,7 @@ impl Seat<'_> {
             }
             self.under_way = None;
             if answer.verdict == Verdict::Full {
-                self.stuck = true;
+                self.stuck = Some(soon());
             } else {
                 self.typed.drain(..count.min(self.typed.len()));
             }

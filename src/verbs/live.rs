@@ -15,13 +15,18 @@ use crate::store::{JobView, Reading, TranscriptReader};
 const CHUNK: usize = 64 * 1024;
 /// What came before so many bytes cannot be on the screen any more, but for a full-screen program
 /// that never clears it.
-const REPLAY: usize = 8 * 1024 * 1024;
+const REPLAY: usize = 1024 * 1024;
+
+/// How much is drawn before others get their turn.
+const ONE_TURN: usize = 64 * 1024;
 
 /// A job's output drawn on a screen.
 pub(crate) struct Live {
     reader: TranscriptReader,
     pub(crate) screen: Screen,
     buffer: Vec<u8>,
+    /// How many turns in a row had more to draw than there was time for.
+    behind: u32,
 }
 
 impl Live {
@@ -32,11 +37,12 @@ impl Live {
             reader: job.read_transcript(Reading::Raw)?,
             screen: Screen::new(size.rows, size.columns),
             buffer: vec![0; CHUNK],
+            behind: 0,
         };
-        let mut skip = usize::try_from(job.output().bytes_kept)
-            .unwrap_or(0)
-            .saturating_sub(REPLAY);
-        live.read_on(|screen, bytes| {
+        // Up to now, and no further: a job may write faster than anybody can draw.
+        let all = usize::try_from(job.output().bytes_kept).unwrap_or(0);
+        let mut skip = all.saturating_sub(REPLAY);
+        live.read_on(all, |screen, bytes| {
             let passed = skip.min(bytes.len());
             skip -= passed;
             screen.push(&bytes[passed..]);
@@ -44,22 +50,42 @@ impl Live {
         Ok(live)
     }
 
-    /// Draws what has come since, and gives it too. `false`: nothing has.
+    /// Draws what has come since, one turn of it, and gives it too. `false`: nothing has.
     pub(crate) fn catch_up(&mut self, mut each: impl FnMut(&[u8])) -> Result<bool> {
         let mut came = false;
-        self.read_on(|screen, bytes| {
+        let is_behind = self.read_on(ONE_TURN, |screen, bytes| {
             came = true;
             screen.push(bytes);
             each(bytes);
         })?;
+        self.behind = if is_behind { self.behind + 1 } else { 0 };
         Ok(came)
     }
 
-    fn read_on(&mut self, mut each: impl FnMut(&mut Screen, &[u8])) -> Result<()> {
+    /// Whether there is more to draw at once.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.behind > 0
+    }
+
+    /// Whether to begin anew, at what the job writes now: so many turns behind a job that writes
+    /// without end, nobody catches up.
+    pub(crate) fn is_hopeless(&self, turns: u32) -> bool {
+        self.behind > turns
+    }
+
+    /// Reads about `most` bytes. `true`: there may be more.
+    fn read_on(&mut self, most: usize, mut each: impl FnMut(&mut Screen, &[u8])) -> Result<bool> {
+        let mut left = most;
         loop {
+            if left == 0 {
+                return Ok(true);
+            }
             match self.reader.read(&mut self.buffer) {
-                Ok(0) => return Ok(()),
-                Ok(read) => each(&mut self.screen, &self.buffer[..read]),
+                Ok(0) => return Ok(false),
+                Ok(read) => {
+                    each(&mut self.screen, &self.buffer[..read]);
+                    left = left.saturating_sub(read);
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(source) => return Err(Error::sys("read the transcript", source)),
             }

@@ -4,11 +4,12 @@
 //! jobs that run are looked at, for their clocks and their ends.
 
 mod draw;
+mod keys;
 mod log;
 mod picture;
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -17,9 +18,9 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::inotify::AddWatchFlags;
-use ratatui::Terminal as Canvas;
 use ratatui::backend::CrosstermBackend;
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::layout::Rect;
+use ratatui::{Terminal as Canvas, TerminalOptions, Viewport};
 
 use crate::error::{Error, Result};
 use crate::handoff::Address;
@@ -27,7 +28,7 @@ use crate::handoff::control::{Control, Size, What};
 use crate::job::JobId;
 use crate::message::{self, Palette};
 use crate::store::JobView;
-use crate::sys::{clock, fds, signal};
+use crate::sys::{clock, signal};
 use crate::verbs::attach::{self, Left};
 use crate::verbs::format::sentence;
 use crate::verbs::live::{Live, Watch};
@@ -39,11 +40,10 @@ use log::Log;
 const TICK: Duration = Duration::from_secs(1);
 /// The screen is drawn at most so often, however much a job writes.
 const FRAME: Duration = Duration::from_millis(50);
+/// How many turns behind a job's output something is left out: about 1 MiB.
+const LAG: u32 = 16;
 /// How long a supervisor may take to tell the size of a job's terminal.
 const PATIENCE: Duration = Duration::from_millis(200);
-
-/// So many jobs page-up and page-down go by.
-const PAGE: usize = 10;
 
 const ENTER: &[u8] = b"\x1b[?1049h\x1b[2J\x1b[H\x1b[?25l";
 const LEAVE: &[u8] = b"\x1b[m\x1b[?25h\x1b[?1049l";
@@ -144,7 +144,11 @@ impl Top<'_> {
         let terminal = Terminal::take(LEAVE)?;
         message::out_bytes(ENTER)?;
         let failed = |source: io::Error| Error::sys("draw on the terminal", source);
-        let mut canvas = Canvas::new(CrosstermBackend::new(io::stdout())).map_err(failed)?;
+        let options = TerminalOptions {
+            viewport: Viewport::Fixed(whole()),
+        };
+        let backend = CrosstermBackend::new(io::stdout());
+        let mut canvas = Canvas::with_options(backend, options).map_err(failed)?;
         let mut tick = Instant::now() + TICK;
         loop {
             self.follow_chosen();
@@ -157,8 +161,9 @@ impl Top<'_> {
                     message::out_bytes(ENTER)?;
                     canvas.clear().map_err(failed)?;
                 }
-                // Drawing asks for the size anyway.
-                Some(Happened::Resized) | None => {}
+                // Also when the size is the same again: the terminal has moved things meanwhile.
+                Some(Happened::Resized) => canvas.resize(whole()).map_err(failed)?,
+                None => {}
             }
             if keys && let Some(over) = self.read_keys()? {
                 return Ok(over);
@@ -180,6 +185,13 @@ impl Top<'_> {
         let polled = |fd| PollFd::new(fd, PollFlags::POLLIN);
         let stdin = io::stdin();
         let output = self.live.as_ref().and_then(|shown| shown.watch.fd());
+        let is_behind = match &self.mode {
+            Mode::Log(log) => log.is_behind,
+            _ => self
+                .live
+                .as_ref()
+                .is_some_and(|shown| shown.live.is_behind()),
+        };
         for with_output in [false, true] {
             let now = Instant::now();
             let until = if with_output { tick } else { drawn + FRAME };
@@ -194,7 +206,7 @@ impl Top<'_> {
                 Err(Errno::EINTR) => return Ok((false, false)),
                 Err(error) => return Err(Error::sys("wait", error)),
             };
-            if count > 0 || with_output {
+            if count > 0 || with_output || is_behind {
                 let ready = |at: usize| polls[at].any().unwrap_or(true);
                 return Ok((ready(0), news_at.is_some_and(ready)));
             }
@@ -304,7 +316,7 @@ impl Top<'_> {
             drop(log.catch_up());
         }
         match &mut self.live {
-            Some(shown) if shown.dir == job.dir => {
+            Some(shown) if shown.dir == job.dir && !shown.live.is_hopeless(LAG) => {
                 shown.watch.clear();
                 drop(shown.live.catch_up(|_| {}));
             }
@@ -356,135 +368,12 @@ impl Top<'_> {
         }
         self.killers = left;
     }
+}
 
-    // --- keys ---
-
-    fn read_keys(&mut self) -> Result<Option<Over>> {
-        let failed = |source: io::Error| Error::sys("read the terminal", source);
-        let mut heard = false;
-        while event::poll(Duration::ZERO).map_err(failed)? {
-            heard = true;
-            let Event::Key(key) = event::read().map_err(failed)? else {
-                continue;
-            };
-            if key.kind == KeyEventKind::Release {
-                continue;
-            }
-            if let Some(over) = self.press(key)? {
-                return Ok(Some(over));
-            }
-        }
-        // A terminal that has gone away stays readable and says nothing.
-        let gone = !heard && fds::consumer_is_gone(io::stdin().as_raw_fd());
-        Ok(gone.then_some(Over::Quit))
-    }
-
-    fn press(&mut self, key: KeyEvent) -> Result<Option<Over>> {
-        if key.modifiers.contains(KeyModifiers::CONTROL) {
-            return Ok(matches!(key.code, KeyCode::Char('c' | 'q')).then_some(Over::Quit));
-        }
-        self.note = None;
-        match std::mem::replace(&mut self.mode, Mode::List) {
-            Mode::List => return self.press_in_list(key.code),
-            Mode::Help => {}
-            Mode::Confirm(id, _) => match key.code {
-                KeyCode::Char('y' | 'Y') => self.kill(&id),
-                _ => self.note = Some("not killed".to_owned()),
-            },
-            Mode::Filter => match key.code {
-                KeyCode::Enter => {}
-                KeyCode::Esc => self.filter.clear(),
-                code => {
-                    match code {
-                        KeyCode::Backspace => drop(self.filter.pop()),
-                        KeyCode::Char(letter) if !letter.is_control() => self.filter.push(letter),
-                        _ => {}
-                    }
-                    self.mode = Mode::Filter;
-                }
-            },
-            Mode::Log(mut log) => {
-                let (rows, width) = self.log_page;
-                let page = isize::try_from(rows.saturating_sub(1).max(1)).unwrap_or(1);
-                let by = match key.code {
-                    KeyCode::Up | KeyCode::Char('k') => -1,
-                    KeyCode::Down | KeyCode::Char('j') | KeyCode::Enter => 1,
-                    KeyCode::PageUp | KeyCode::Char('b') => -page,
-                    KeyCode::PageDown | KeyCode::Char(' ' | 'f') => page,
-                    KeyCode::Home | KeyCode::Char('g') => isize::MIN / 2,
-                    KeyCode::End | KeyCode::Char('G') => isize::MAX / 2,
-                    KeyCode::Esc | KeyCode::Char('q' | 'l') => return Ok(None),
-                    _ => 0,
-                };
-                if by != 0 {
-                    log.scroll(by, rows, width);
-                }
-                self.mode = Mode::Log(log);
-            }
-        }
-        Ok(None)
-    }
-
-    fn press_in_list(&mut self, code: KeyCode) -> Result<Option<Over>> {
-        let place = self.place();
-        match code {
-            KeyCode::Char('q') => return Ok(Some(Over::Quit)),
-            KeyCode::Esc if self.filter.is_empty() => return Ok(Some(Over::Quit)),
-            KeyCode::Esc => self.filter.clear(),
-            KeyCode::Up | KeyCode::Char('k') => self.choose(place.saturating_sub(1)),
-            KeyCode::Down | KeyCode::Char('j') => self.choose(place + 1),
-            KeyCode::PageUp => self.choose(place.saturating_sub(PAGE)),
-            KeyCode::PageDown => self.choose(place + PAGE),
-            KeyCode::Home | KeyCode::Char('g') => self.choose(0),
-            KeyCode::End | KeyCode::Char('G') => self.choose(usize::MAX),
-            KeyCode::Char('/') => self.mode = Mode::Filter,
-            KeyCode::Char('?' | 'h') => self.mode = Mode::Help,
-            KeyCode::Char('A') => self.toggle_sessions(),
-            KeyCode::Enter | KeyCode::Char('a' | 'l' | 'x' | 'K') => return self.act(code),
-            _ => {}
-        }
-        Ok(None)
-    }
-
-    fn toggle_sessions(&mut self) {
-        if self.session.is_none() {
-            self.note = Some("there is no session here: all jobs are shown".to_owned());
-        } else {
-            self.all_sessions = !self.all_sessions;
-        }
-    }
-
-    /// What is done to the chosen job.
-    fn act(&mut self, code: KeyCode) -> Result<Option<Over>> {
-        let Some(job) = self.chosen().cloned() else {
-            return Ok(None);
-        };
-        let can_attach = job.launch.interactive && !job.state.is_terminal();
-        let id = job.id();
-        match code {
-            KeyCode::Enter | KeyCode::Char('a') if can_attach => {
-                return Ok(Some(Over::Attach(Box::new(job))));
-            }
-            KeyCode::Char('a') => {
-                self.note = Some(if job.state.is_terminal() {
-                    format!("job {id} has ended; l shows its log")
-                } else {
-                    format!("job {id} was not started with 'run -i'; l shows its log")
-                });
-            }
-            KeyCode::Char('x' | 'K') if job.state.is_terminal() => {
-                self.note = Some(format!("job {id} has ended already"));
-            }
-            KeyCode::Char('x' | 'K') => {
-                self.mode = Mode::Confirm(id.clone(), job.launch.command.text.clone());
-            }
-            _ => match Log::of(&job) {
-                Ok(log) => self.mode = Mode::Log(Box::new(log)),
-                Err(error) => self.note = Some(error.to_string()),
-            },
-        }
-        Ok(None)
-    }
+/// Where to draw; also on a terminal that does not know its size.
+fn whole() -> Rect {
+    let Size { rows, columns } = terminal::size();
+    Rect::new(0, 0, columns, rows)
 }
 
 /// The size of a job's terminal, if somebody can tell; 0x0 means the usual.

@@ -113,6 +113,10 @@ impl<'a> Call<'a> {
         self
     }
 
+    pub(crate) fn arg(self, arg: impl AsRef<OsStr>) -> Self {
+        self.args([arg])
+    }
+
     /// `-c TEXT`.
     pub(crate) fn c(self, text: impl AsRef<OsStr>) -> Self {
         self.args([OsStr::new("-c"), text.as_ref()])

@@ -13,6 +13,8 @@ use crate::verbs::format::columns;
 /// So many lines can be scrolled through; `agent-sh logs` has them all.
 const MOST: usize = 20_000;
 const CHUNK: usize = 64 * 1024;
+/// So many chunks are read before the screen is drawn.
+const ONE_TURN: usize = 64;
 
 /// What a job wrote, as lines, growing.
 pub(super) struct Log {
@@ -21,6 +23,8 @@ pub(super) struct Log {
     lines: VecDeque<String>,
     /// The line at the top; `None`: the end is shown, whatever comes.
     from: Option<usize>,
+    /// Whether there is more to read at once.
+    pub(super) is_behind: bool,
 }
 
 impl Log {
@@ -37,16 +41,17 @@ impl Log {
             clean,
             lines: VecDeque::new(),
             from: None,
+            is_behind: false,
         };
         log.catch_up()?;
         Ok(log)
     }
 
-    /// Reads on. `false`: nothing has come.
-    pub(super) fn catch_up(&mut self) -> Result<bool> {
+    /// Reads on, one turn.
+    pub(super) fn catch_up(&mut self) -> Result<()> {
         let mut buffer = vec![0; CHUNK];
-        let mut came = false;
-        loop {
+        self.is_behind = true;
+        for _ in 0..ONE_TURN {
             let read = match self.reader.read(&mut buffer) {
                 Ok(read) => read,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
@@ -55,14 +60,14 @@ impl Log {
             let Self { clean, lines, .. } = self;
             if read == 0 {
                 clean.settle(true, |line| lines.push_back(line.to_owned()));
+                self.is_behind = false;
                 break;
             }
-            came = true;
             clean.push(&buffer[..read], |line| lines.push_back(line.to_owned()));
             self.forget();
         }
         self.forget();
-        Ok(came)
+        Ok(())
     }
 
     fn forget(&mut self) {
@@ -181,6 +186,7 @@ mod tests {
             clean: Clean::of_file(),
             lines: VecDeque::new(),
             from: None,
+            is_behind: false,
         };
         log.catch_up().unwrap();
         log
@@ -203,7 +209,7 @@ mod tests {
     #[test]
     fn long_lines_are_folded() {
         let log = log("short\n0123456789\n");
-        assert_eq!(log.page(4, 4), ["shor", "t", "0123", "4567"]);
+        assert_eq!(log.page(4, 4), ["0123", "4567", "89"]);
         assert_eq!(log.page(9, 4), ["shor", "t", "0123", "4567", "89"]);
         assert_eq!(folded("日本語", 4), ["日本", "語"]);
         assert_eq!(folded("", 4), [""]);
