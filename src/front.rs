@@ -4,17 +4,19 @@
 //! Nothing here may be slow: every command of an agent goes through it. Whatever fails before the
 //! real shell runs ends in running the real shell on the untouched text, in this very process.
 
+mod orphans;
+
 use std::cell::Cell;
 use std::ffi::OsString;
 use std::io::Write;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 use crate::error::{Error, Result};
 use crate::handoff::{
-    Address, FrontLink, LoneJob, RunJob, SUPERVISOR_VARIABLE, SupervisorLink, ToFront,
-    ToSupervisor, Work,
+    Address, CHANGED_SIGNALS, FrontLink, LoneJob, RunJob, SUPERVISOR_VARIABLE, SupervisorLink,
+    ToFront, ToSupervisor, Work,
 };
 use crate::invocation::{Form, OWN_NAME, ShellCall};
 use crate::session::own_command;
@@ -43,7 +45,7 @@ const FORK_PAUSE_MS: i32 = 50;
 
 /// Runs a shell call to its end and gives the exit code, or dies as the real shell died.
 pub fn stand_in(call: ShellCall, supervise: fn(Work) -> !) -> u8 {
-    let saved = signal::Saved::now(crate::handoff::CHANGED_SIGNALS);
+    let saved = signal::Saved::now(CHANGED_SIGNALS);
     fds::fill_closed_streams();
     let settings = read_settings();
     let ourselves = Ourselves::find();
@@ -69,26 +71,29 @@ pub fn stand_in(call: ShellCall, supervise: fn(Work) -> !) -> u8 {
         _ => untouched.join(std::ffi::OsStr::new(" ")).into_vec(),
     };
     let has_spots = argv.is_some();
-    let work = Work {
-        shell: real.path.clone(),
-        argv: argv.unwrap_or_else(|| untouched.clone()),
-        untouched: untouched.clone(),
-        has_spots,
-        lone: lone.flatten(),
+    let mut work = Work::new(
+        real.path.clone(),
+        untouched.clone(),
         command,
         settings,
-        saved,
-        affinity: None,
-        caller: session::parent_pid(),
-        ourselves: ourselves.path().to_owned(),
-        terminal: session::controlling_terminal(),
-        link: None,
-        run: None,
-    };
-    match hand_off(work, supervise) {
-        Some(link) => attend(link, true),
-        None => run_in_place(&real, &untouched),
+        saved.clone(),
+        ourselves.path().to_owned(),
+    );
+    work.has_spots = has_spots;
+    work.argv = argv.unwrap_or_else(|| untouched.clone());
+    work.lone = lone.flatten();
+    let announces = work.settings.announce;
+    if let Some(handed) = hand_off(work, supervise)
+        && let Some(code) = attend(handed, true)
+    {
+        return code;
     }
+    // Nothing has run yet: no process, descriptor or memory was left for a supervisor.
+    saved.child_restore(CHANGED_SIGNALS);
+    if has_spots && announces {
+        message::say("cannot supervise this command: what it leaves in the background is not kept");
+    }
+    run_in_place(&real, &untouched)
 }
 
 /// Starts a command as a job (`agent-sh run`) and gives the verb's exit code: with `wait` the job's
@@ -99,7 +104,7 @@ pub fn run_job(
     run: RunJob,
     supervise: fn(Work) -> !,
 ) -> Result<u8> {
-    let saved = signal::Saved::now(crate::handoff::CHANGED_SIGNALS);
+    let saved = signal::Saved::now(CHANGED_SIGNALS);
     fds::fill_closed_streams();
     let settings = read_settings();
     let ourselves = Ourselves::find();
@@ -128,27 +133,21 @@ pub fn run_job(
             source: std::io::Error::from_raw_os_error(libc::ENOENT),
         })?
     };
-    let work = Work {
-        shell: program,
-        untouched: argv.clone(),
+    let mut work = Work::new(
+        program,
         argv,
-        has_spots: false,
-        lone: None,
         command,
         settings,
         saved,
-        affinity: None,
-        caller: session::parent_pid(),
-        ourselves: ourselves.path().to_owned(),
-        terminal: session::controlling_terminal(),
-        link: None,
-        run: Some(run),
-    };
-    let link = hand_off(work, supervise).ok_or_else(|| Error::Failed {
-        text: "cannot start a supervisor: no process can be forked".to_owned(),
-        hint: None,
-    })?;
-    Ok(attend(link, false))
+        ourselves.path().to_owned(),
+    );
+    work.run = Some(run);
+    hand_off(work, supervise)
+        .and_then(|handed| attend(handed, false))
+        .ok_or_else(|| Error::Failed {
+            text: "cannot start a supervisor: no room for a process or a descriptor".to_owned(),
+            hint: None,
+        })
 }
 
 /// Settings from the environment and the user's file; bad ones are noted, not fatal.
@@ -240,14 +239,27 @@ fn run_in_place(real: &RealShell, argv: &[OsString]) -> u8 {
     })
 }
 
+/// A supervisor that has the work, and what the front needs to attend it. All of it was made before
+/// the supervisor was: a front that runs out of descriptors afterwards would lose the status.
+struct Handed {
+    link: SupervisorLink,
+    signals: SignalFd,
+    terminal: Option<OwnedFd>,
+    affinity: Option<Affinity>,
+    supervisor: i32,
+}
+
 /// Starts the supervisor as a grandchild whose parent is gone at once, so that init is its parent and
 /// no walk from the front finds it. The child in between only lives for two system calls and shares
-/// our memory meanwhile.
-pub fn hand_off(mut work: Work, supervise: fn(Work) -> !) -> Option<SupervisorLink> {
+/// our memory meanwhile. `None`: nothing was started.
+fn hand_off(mut work: Work, supervise: fn(Work) -> !) -> Option<Handed> {
     let (answers, their_answers) = fds::pipe().ok()?;
     let (their_requests, requests) = fds::pipe().ok()?;
-    let saved = work.saved.clone();
-    signal::block(FORWARDED);
+    let terminal = match &work.terminal {
+        Some(terminal) => Some(terminal.try_clone().ok()?),
+        None => None,
+    };
+    let signals = SignalFd::new(FORWARDED).ok()?;
     // With SIGCHLD ignored the kernel would reap for us, and nobody could be waited for.
     signal::reset(&[libc::SIGCHLD]);
     let affinity = Affinity::pin();
@@ -257,7 +269,7 @@ pub fn hand_off(mut work: Work, supervise: fn(Work) -> !) -> Option<SupervisorLi
     let mut slot = Some((work, their_requests, their_answers));
     // Set by the middle process in our own memory. Only it says whether a supervisor exists: a command
     // must never run twice because its starter was killed at the wrong moment.
-    let forked = Cell::new(false);
+    let forked = Cell::new(0);
     let mut middle = || {
         // With a controlling terminal the shell has to stay in this session; the supervisor leaves it
         // after it forked the shell.
@@ -272,8 +284,8 @@ pub fn hand_off(mut work: Work, supervise: fn(Work) -> !) -> Option<SupervisorLi
                 work.link = Some(FrontLink::new(requests, answers));
                 supervise(work)
             }
-            Ok(Forked::Parent(_)) => {
-                forked.set(true);
+            Ok(Forked::Parent(pid)) => {
+                forked.set(pid);
                 0
             }
             Err(_) => 1,
@@ -283,26 +295,35 @@ pub fn hand_off(mut work: Work, supervise: fn(Work) -> !) -> Option<SupervisorLi
         if let Ok(pid) = process::spawn_sharing(&mut middle) {
             process::wait_for(pid);
         }
-        if forked.get() {
-            return Some(SupervisorLink::new(answers, requests));
+        if forked.get() != 0 {
+            return Some(Handed {
+                link: SupervisorLink::new(answers, requests),
+                signals,
+                terminal,
+                affinity,
+                supervisor: forked.get(),
+            });
         }
         drop(fds::wait_readable(&[], FORK_PAUSE_MS));
     }
     if let Some(affinity) = affinity {
         affinity.child_restore();
     }
-    saved.child_restore(crate::handoff::CHANGED_SIGNALS);
     None
 }
 
 /// Waits for the supervisor's word, passing signals on, and ends as the shell ended.
 /// `keys`: the shell has the terminal, so that Ctrl-C reaches it without us.
-pub fn attend(mut link: SupervisorLink, keys: bool) -> u8 {
-    let Ok(signals) = SignalFd::new(FORWARDED) else {
-        return 125;
-    };
-    let terminal = session::controlling_terminal();
-    let mut shell: Option<(i32, Option<std::os::fd::OwnedFd>)> = None;
+/// `None`: the supervisor could not start anything.
+fn attend(handed: Handed, keys: bool) -> Option<u8> {
+    let Handed {
+        mut link,
+        signals,
+        terminal,
+        affinity,
+        supervisor,
+    } = handed;
+    let mut shell = None;
     loop {
         let ready = fds::wait_readable(&[link.answers.as_raw_fd(), signals.as_raw_fd()], -1);
         if ready[1] {
@@ -320,10 +341,9 @@ pub fn attend(mut link: SupervisorLink, keys: bool) -> u8 {
             continue;
         }
         match link.hear() {
-            Ok(ToFront::Started(pid)) => shell = Some((pid, proc::pidfd_open(pid).ok())),
+            Ok(ToFront::Started(pid)) => shell = Some(pid),
             Ok(ToFront::Stopped(signal)) => {
-                let group = shell.as_ref().map_or(0, |(pid, _)| *pid);
-                stop_with_shell(terminal.as_ref(), group, signal);
+                stop_with_shell(terminal.as_ref(), shell.unwrap_or(0), signal);
                 link.tell(ToSupervisor::Continue);
             }
             Ok(ToFront::Say(text)) => {
@@ -332,11 +352,16 @@ pub fn attend(mut link: SupervisorLink, keys: bool) -> u8 {
             }
             Ok(ToFront::Job(text)) => drop(std::io::stdout().write_all(&text)),
             Ok(ToFront::Done(status)) => {
-                take_terminal_back(terminal.as_ref(), shell.map_or(0, |(pid, _)| pid));
-                return end_like(status);
+                take_terminal_back(terminal.as_ref(), shell.unwrap_or(0));
+                return Some(end_like(status));
             }
-            Ok(ToFront::Failed(errno)) => return failed_to_start(errno),
-            Err(_) => return supervisor_died(shell),
+            Ok(ToFront::Failed(_)) => {
+                if let Some(affinity) = affinity {
+                    affinity.child_restore();
+                }
+                return None;
+            }
+            Err(_) => return Some(orphans::supervisor_died(supervisor, shell, keys)),
         }
     }
 }
@@ -348,26 +373,6 @@ fn end_like(status: i32) -> u8 {
         signal::die_by(signal);
     }
     outcome.shell_code()
-}
-
-fn failed_to_start(errno: i32) -> u8 {
-    let source = std::io::Error::from_raw_os_error(errno);
-    message::error(&Error::Sys {
-        what: "start the real shell",
-        source,
-    });
-    if errno == libc::ENOENT { 127 } else { 126 }
-}
-
-/// Without its supervisor the shell's output goes nowhere: end it, and say what happened.
-fn supervisor_died(shell: Option<(i32, Option<std::os::fd::OwnedFd>)>) -> u8 {
-    if let Some((_, Some(pidfd))) = shell {
-        drop(proc::pidfd_send_signal(&pidfd, libc::SIGTERM));
-    }
-    message::error(&Error::Failed {
-        text: "the supervisor of this command was killed; the command was ended".to_owned(),
-        hint: None,
-    })
 }
 
 /// The shell was stopped at the terminal: stop likewise, so that whoever started us sees it, and when

@@ -16,6 +16,7 @@ use std::time::Duration;
 use crate::job::How;
 use crate::settings::Settings;
 use crate::sys::affinity::Affinity;
+use crate::sys::session;
 use crate::sys::signal::Saved;
 
 /// The variable that tells descendants about their supervisor.
@@ -71,6 +72,36 @@ pub struct Work {
     pub run: Option<RunJob>,
 }
 
+impl Work {
+    /// A command as it came: not rewritten, not handed over yet.
+    #[must_use]
+    pub fn new(
+        shell: PathBuf,
+        argv: Vec<OsString>,
+        command: Vec<u8>,
+        settings: Settings,
+        saved: Saved,
+        ourselves: PathBuf,
+    ) -> Self {
+        Self {
+            shell,
+            untouched: argv.clone(),
+            argv,
+            has_spots: false,
+            lone: None,
+            command,
+            settings,
+            saved,
+            affinity: None,
+            caller: session::parent_pid(),
+            ourselves,
+            terminal: session::controlling_terminal(),
+            link: None,
+            run: None,
+        }
+    }
+}
+
 /// What `agent-sh run` adds to a command.
 #[derive(Clone, Debug, Default)]
 pub struct RunJob {
@@ -118,7 +149,7 @@ pub enum ToFront {
     Job(Vec<u8>),
     /// The real shell ended with this wait status and its output is delivered: end likewise.
     Done(i32),
-    /// The real shell could not be started, errno says why.
+    /// Nothing was started, errno says why: whoever asked may still start it another way.
     Failed(i32),
 }
 

@@ -106,8 +106,9 @@ fn start(how: How, argv: &[OsString], supervisor: Option<Address>, keep_hangup: 
         )
     });
     let mut extra: Vec<Vec<u8>> = Vec::new();
+    // Also when no supervisor could be reached: a kill of the shell's group does not mean the job.
+    let in_own_session = session::child_new_session().is_ok();
     if let Some(answer) = &answer {
-        let in_own_session = session::child_new_session().is_ok();
         take_output(answer);
         if in_own_session {
             // The shell had them ignored because the job shared its terminal's signals.

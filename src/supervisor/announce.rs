@@ -19,7 +19,8 @@ impl Supervisor {
             return;
         }
         let alive: Vec<&Job> = self.jobs.iter().filter(|job| !job.ended).collect();
-        if alive.is_empty() {
+        let unseen = self.has_unseen();
+        if alive.is_empty() && !unseen {
             return;
         }
         let program = self.program_name();
@@ -33,6 +34,13 @@ impl Supervisor {
             lines.push(format!(
                 "[agent-sh] and {more} more jobs. List: {program} ps"
             ));
+        }
+        if unseen {
+            lines.push(
+                "[agent-sh] something that this command started is still running in the background. \
+                 Without /proc it cannot be named, shown or stopped from here"
+                    .to_owned(),
+            );
         }
         if self.linger {
             let why = match self.settings.linger {

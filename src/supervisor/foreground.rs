@@ -32,7 +32,7 @@ impl Supervisor {
         }
         self.bystanders = self.strays(true);
         let pid = self.shell.pid;
-        let cwd = std::fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default();
+        let cwd = proc::link(pid, "cwd").unwrap_or_default();
         Killing {
             signal,
             sender: 0,

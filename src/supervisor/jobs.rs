@@ -399,7 +399,7 @@ impl Supervisor {
 
 /// Where a descriptor of a process leads, when that is a file with a name.
 pub(super) fn target(pid: i32, fd: i32) -> Option<String> {
-    let path = std::fs::read_link(format!("/proc/{pid}/fd/{fd}")).ok()?;
+    let path = proc::link(pid, &format!("fd/{fd}"))?;
     path.is_absolute()
         .then(|| path.to_string_lossy().into_owned())
 }

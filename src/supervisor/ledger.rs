@@ -12,7 +12,7 @@ use crate::job::How;
 use crate::record::CommandText;
 use crate::settings::Settings;
 use crate::store::{self, Draft, LiveJob, Prepared, Store};
-use crate::sys::clock;
+use crate::sys::{clock, proc};
 
 pub(super) struct Ledger {
     store: Opened,
@@ -135,9 +135,7 @@ impl Ledger {
         let was = start.was.clone();
         let asked = start.run.and_then(|run| run.cwd.clone());
         let asked = asked.or_else(|| was.as_ref().map(|(_, cwd)| cwd.clone()));
-        let cwd = asked.unwrap_or_else(|| {
-            std::fs::read_link(format!("/proc/{}/cwd", start.pid)).unwrap_or_default()
-        });
+        let cwd = asked.unwrap_or_else(|| proc::link(start.pid, "cwd").unwrap_or_default());
         let mut degraded = self.degraded.clone();
         degraded.extend(start.degraded.iter().cloned());
         let session = start
@@ -159,7 +157,7 @@ impl Ledger {
             proc: was
                 .map(|(identity, _)| identity)
                 .or_else(|| store::identity(start.pid))
-                .unwrap_or_default(),
+                .unwrap_or_else(|| store::identity_with(start.pid, 0)),
             degraded,
             ignored_settings: self.settings.ignored.clone(),
         }

@@ -178,7 +178,18 @@ impl Supervisor {
             && self.jobs.iter().all(|job| job.ended)
             && self.retry_at.is_none()
             && (self.has_no_children()
-                || (self.leftovers_at.is_none() && self.has_only_supervisors()))
+                || (self.leftovers_at.is_none() && !self.is_blind() && self.has_only_supervisors()))
+    }
+
+    /// Whether there is no `/proc` to see our children by. That there are some, and how each of them
+    /// ended, we know all the same.
+    fn is_blind(&self) -> bool {
+        self.address.is_none()
+    }
+
+    /// Whether something lives on that cannot be named.
+    fn has_unseen(&self) -> bool {
+        self.is_blind() && !self.has_no_children()
     }
 
     /// ECHILD is the kernel's own word that nothing of ours is left.
@@ -397,6 +408,7 @@ impl Supervisor {
             }
             process::reap(change.pid);
         }
+        self.end_lingering();
         for index in 0..self.jobs.len() {
             if self.jobs[index].unwatched {
                 self.check_job(index);

@@ -69,6 +69,9 @@ fn begin(mut work: Work, link: &mut FrontLink) -> std::io::Result<Supervisor> {
         degraded.push("no-subreaper".to_owned());
     }
     let caller_session = session::own_session();
+    // From here to the start of the shell everything may fail: then the front runs the shell itself.
+    // Afterwards nothing may.
+    let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
     let children = SignalFd::new(&[libc::SIGCHLD])?;
     let (requests, request_end) = fds::pipe()?;
     fds::set_nonblocking(requests.as_fd())?;
@@ -103,7 +106,6 @@ fn begin(mut work: Work, link: &mut FrontLink) -> std::io::Result<Supervisor> {
         }
     };
     let started = clock::boottime();
-    let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
     // The other end is kept open on purpose: `requests` must never report its end.
     std::mem::forget(request_end);
     work.terminal = work.terminal.filter(|_| work.run.is_none());
@@ -170,7 +172,9 @@ fn begin(mut work: Work, link: &mut FrontLink) -> std::io::Result<Supervisor> {
     if let Some((waiting, output, tty, run)) = started_run {
         supervisor.begin_run(&waiting, output, tty, &run, link);
     }
-    supervisor.watch(&supervisor.requests, TOKEN_REGISTER);
+    if supervisor.address.is_some() {
+        supervisor.watch(&supervisor.requests, TOKEN_REGISTER);
+    }
     fds::with_borrowed(supervisor.children.as_raw_fd(), |fd| {
         supervisor.watch(fd, TOKEN_CHILD)
     });
@@ -201,10 +205,6 @@ fn begin(mut work: Work, link: &mut FrontLink) -> std::io::Result<Supervisor> {
 /// `None` without a `/proc` of our own pid namespace: its numbers would mean other processes.
 fn own_address(fd: i32) -> Option<Address> {
     let pid = session::pid();
-    let own = std::fs::read_link("/proc/self").ok()?;
-    if own.to_str()?.parse() != Ok(pid) {
-        return None;
-    }
     Some(Address {
         pid,
         starttime: proc::starttime(pid)?,

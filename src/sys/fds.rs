@@ -225,6 +225,9 @@ pub fn is_same_description(own: RawFd, pid: i32, fd: RawFd) -> Option<bool> {
 #[must_use]
 pub fn object_of(pid: i32, fd: RawFd) -> Option<Object> {
     use std::os::unix::fs::MetadataExt;
+    if !super::proc::is_ours() {
+        return None;
+    }
     let file = std::fs::metadata(format!("/proc/{pid}/fd/{fd}")).ok()?;
     Some(Object {
         dev: file.dev(),

@@ -8,6 +8,8 @@ mod forms;
 mod harnesses;
 /// Sizes and bytes at the edges: large commands and environments, bytes that are no text.
 mod limits;
+/// Too few descriptors, no `/proc`.
+mod scarce;
 /// Every exit code and every deadly signal.
 mod statuses;
 /// Pipes, closed and inherited descriptors, stdin that is left for the next reader.
