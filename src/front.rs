@@ -5,11 +5,12 @@
 //! real shell runs ends in running the real shell on the untouched text, in this very process.
 
 mod orphans;
+mod terminal;
 
 use std::cell::Cell;
 use std::ffi::OsString;
 use std::io::Write;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
@@ -28,6 +29,8 @@ use crate::sys::signal::{self, SignalFd};
 use crate::sys::{fds, proc, session};
 use crate::text::quote_all;
 use crate::{message, plan, rewrite};
+
+use terminal::{Meant, Terminal};
 
 /// Signals that go on to the foreground.
 const FORWARDED: &[i32] = &[
@@ -244,7 +247,7 @@ fn run_in_place(real: &RealShell, argv: &[OsString]) -> u8 {
 struct Handed {
     link: SupervisorLink,
     signals: SignalFd,
-    terminal: Option<OwnedFd>,
+    terminal: Option<Terminal>,
     affinity: Option<Affinity>,
     supervisor: i32,
 }
@@ -255,11 +258,23 @@ struct Handed {
 fn hand_off(mut work: Work, supervise: fn(Work) -> !) -> Option<Handed> {
     let (answers, their_answers) = fds::pipe().ok()?;
     let (their_requests, requests) = fds::pipe().ok()?;
+    if work.run.is_some() {
+        // A job leaves the terminal to us.
+        work.terminal = None;
+    }
     let terminal = match &work.terminal {
-        Some(terminal) => Some(terminal.try_clone().ok()?),
+        Some(fd) => {
+            let (terminal, group) = Terminal::new(fd, work.has_spots)?;
+            work.group = group;
+            Some(terminal)
+        }
         None => None,
     };
-    let signals = SignalFd::new(FORWARDED).ok()?;
+    let mut taken = FORWARDED.to_vec();
+    if terminal.as_ref().is_some_and(Terminal::is_anchored) {
+        taken.extend(terminal::JOB_CONTROL);
+    }
+    let signals = SignalFd::new(&taken).ok()?;
     // With SIGCHLD ignored the kernel would reap for us, and nobody could be waited for.
     signal::reset(&[libc::SIGCHLD]);
     let affinity = Affinity::pin();
@@ -291,11 +306,19 @@ fn hand_off(mut work: Work, supervise: fn(Work) -> !) -> Option<Handed> {
             Err(_) => 1,
         }
     };
+    if has_terminal {
+        // We are suspended as long as the middle process lives: one that Ctrl-Z stopped would hold us
+        // where nobody can see us stop.
+        signal::block(terminal::STOPS);
+    }
     for _ in 0..FORK_TRIES {
         if let Ok(pid) = process::spawn_sharing(&mut middle) {
             process::wait_for(pid);
         }
         if forked.get() != 0 {
+            if has_terminal && !terminal.as_ref().is_some_and(Terminal::is_anchored) {
+                signal::unblock(terminal::STOPS);
+            }
             return Some(Handed {
                 link: SupervisorLink::new(answers, requests),
                 signals,
@@ -313,9 +336,9 @@ fn hand_off(mut work: Work, supervise: fn(Work) -> !) -> Option<Handed> {
 }
 
 /// Waits for the supervisor's word, passing signals on, and ends as the shell ended.
-/// `keys`: the shell has the terminal, so that Ctrl-C reaches it without us.
+/// `is_shell`: a command runs in the foreground, not a job that is only watched.
 /// `None`: the supervisor could not start anything.
-fn attend(handed: Handed, keys: bool) -> Option<u8> {
+fn attend(handed: Handed, is_shell: bool) -> Option<u8> {
     let Handed {
         mut link,
         signals,
@@ -323,17 +346,23 @@ fn attend(handed: Handed, keys: bool) -> Option<u8> {
         affinity,
         supervisor,
     } = handed;
+    // A supervisor that has said its last word does not hear ours; nor may a reader of stderr end us.
+    signal::ignore(&[libc::SIGPIPE]);
     let mut shell = None;
+    let mut continues = 0u8;
     loop {
         let ready = fds::wait_readable(&[link.answers.as_raw_fd(), signals.as_raw_fd()], -1);
         if ready[1] {
             while let Some(arrived) = signals.next() {
-                // Ctrl-C and Ctrl-\ reached the terminal's foreground group, which is the shell's. A
-                // hang-up comes to us alone if we lead the session.
-                let key = keys && matches!(arrived.signal, libc::SIGINT | libc::SIGQUIT);
-                if !(arrived.by_kernel && terminal.is_some() && key) {
-                    let (signal, sender) = (arrived.signal, arrived.sender);
-                    link.tell(ToSupervisor::Signal { signal, sender });
+                let (signal, sender) = (arrived.signal, arrived.sender);
+                let terminal = terminal.as_ref();
+                match terminal.map_or(Meant::Foreground, |t| t.meant_for(&arrived, shell)) {
+                    Meant::Nobody => {}
+                    Meant::Foreground => link.tell(ToSupervisor::Signal { signal, sender }),
+                    Meant::Continue => {
+                        continues = continues.wrapping_add(1);
+                        link.tell(ToSupervisor::Continue);
+                    }
                 }
             }
         }
@@ -342,17 +371,23 @@ fn attend(handed: Handed, keys: bool) -> Option<u8> {
         }
         match link.hear() {
             Ok(ToFront::Started(pid)) => shell = Some(pid),
-            Ok(ToFront::Stopped(signal)) => {
-                stop_with_shell(terminal.as_ref(), shell.unwrap_or(0), signal);
-                link.tell(ToSupervisor::Continue);
+            // News from before our last word would stop us for ever, beside a shell that goes on.
+            Ok(ToFront::Stopped { heard, .. }) if heard != continues => {}
+            Ok(ToFront::Stopped { signal, .. }) => {
+                let shell = shell.unwrap_or(0);
+                let terminal = terminal.as_ref();
+                if terminal.is_some_and(|t| t.stop_with_shell(shell, signal)) {
+                    continues = continues.wrapping_add(1);
+                    link.tell(ToSupervisor::Continue);
+                }
             }
-            Ok(ToFront::Say(text)) => {
-                signal::ignore(&[libc::SIGPIPE]);
-                drop(std::io::stderr().write_all(&text));
-            }
+            Ok(ToFront::Say(text)) => drop(std::io::stderr().write_all(&text)),
             Ok(ToFront::Job(text)) => drop(std::io::stdout().write_all(&text)),
             Ok(ToFront::Done(status)) => {
-                take_terminal_back(terminal.as_ref(), shell.unwrap_or(0));
+                if let Some(terminal) = &terminal {
+                    terminal.take_back(shell.unwrap_or(0));
+                }
+                drop(terminal);
                 return Some(end_like(status));
             }
             Ok(ToFront::Failed(_)) => {
@@ -361,7 +396,7 @@ fn attend(handed: Handed, keys: bool) -> Option<u8> {
                 }
                 return None;
             }
-            Err(_) => return Some(orphans::supervisor_died(supervisor, shell, keys)),
+            Err(_) => return Some(orphans::supervisor_died(supervisor, shell, is_shell)),
         }
     }
 }
@@ -373,27 +408,4 @@ fn end_like(status: i32) -> u8 {
         signal::die_by(signal);
     }
     outcome.shell_code()
-}
-
-/// The shell was stopped at the terminal: stop likewise, so that whoever started us sees it, and when
-/// continued in the foreground give the terminal back to the shell.
-fn stop_with_shell(terminal: Option<&impl AsRawFd>, group: i32, signal_number: i32) {
-    take_terminal_back(terminal, group);
-    signal::reset(&[signal_number]);
-    signal::stop_self();
-    if let Some(terminal) = terminal
-        && session::foreground_group(terminal) == Some(session::own_group())
-        && group > 0
-    {
-        session::child_take_terminal(terminal.as_raw_fd(), group);
-    }
-}
-
-fn take_terminal_back(terminal: Option<&impl AsRawFd>, group: i32) {
-    if let Some(terminal) = terminal
-        && group > 0
-        && session::foreground_group(terminal) == Some(group)
-    {
-        session::child_take_terminal(terminal.as_raw_fd(), session::own_group());
-    }
 }

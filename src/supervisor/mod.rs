@@ -136,6 +136,10 @@ pub(crate) struct Supervisor {
     /// The only job that the text can start.
     lone: Option<LoneJob>,
     has_terminal: bool,
+    /// At a terminal, in the group of the front.
+    shares_group: bool,
+    /// How often the front wanted the shell to go on.
+    continues: u8,
     command: Vec<u8>,
     shell_path: std::path::PathBuf,
     shell_argv: Vec<std::ffi::OsString>,
@@ -313,13 +317,15 @@ impl Supervisor {
 
     fn hear_front(&mut self) {
         let Some(link) = &self.link else { return };
+        if !fds::wait_readable(&[link.requests.as_raw_fd()], 0)[0] {
+            // `hear_all` has read what this event was about; a read would wait for the next word.
+            return;
+        }
         match link.hear() {
             Some(ToSupervisor::Signal { signal, sender }) => self.forward(signal, sender),
             Some(ToSupervisor::Continue) => {
-                drop(crate::sys::signal::kill_group(
-                    self.shell.pid,
-                    libc::SIGCONT,
-                ));
+                self.continues = self.continues.wrapping_add(1);
+                self.signal_group(libc::SIGCONT);
             }
             None => self.front_died(),
         }
@@ -327,6 +333,18 @@ impl Supervisor {
 
     /// A signal for the front means the foreground, all of it.
     fn forward(&mut self, signal: i32, sender: i32) {
+        if matches!(
+            signal,
+            libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU | libc::SIGWINCH
+        ) {
+            // Job control means groups, as without us.
+            self.signal_group(signal);
+            return;
+        }
+        if self.shares_group && self.is_of_foreground(sender) {
+            // `kill 0`: the front is in the group that it meant, and so is everybody else.
+            return;
+        }
         if self.phase != Phase::Foreground {
             // The shell has ended and its last output, or a job, holds the front: it may go.
             if !matches!(signal, libc::SIGUSR1 | libc::SIGUSR2) {
@@ -430,7 +448,8 @@ impl Supervisor {
             && self.has_terminal
             && let (Some(signal), Some(link)) = (stopped, &mut self.link)
         {
-            link.tell(&ToFront::Stopped(signal));
+            let heard = self.continues;
+            link.tell(&ToFront::Stopped { signal, heard });
         }
     }
 

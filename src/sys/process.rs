@@ -287,6 +287,14 @@ pub fn take_stop() -> Option<Change> {
     .flatten()
 }
 
+/// Whether a child has stopped; left for [`take_stop`].
+#[must_use]
+pub fn is_stopped(pid: i32) -> bool {
+    let options = libc::WSTOPPED | libc::WNOHANG | libc::WNOWAIT;
+    let change = libc::id_t::try_from(pid).map(|id| wait_raw(libc::P_PID, id, options));
+    matches!(change, Ok(Ok(Some(_))))
+}
+
 /// Reaps an ended child.
 pub fn reap(pid: i32) {
     let Ok(id) = libc::id_t::try_from(pid) else {
