@@ -351,6 +351,8 @@ pub struct Register {
 
 /// Longest text in a request; what is longer is cut.
 const TEXT_LIMIT: usize = 3000;
+/// Longest request that arrives whole: PIPE_BUF without its length.
+const FRAME_LIMIT: usize = 4094;
 
 impl Register {
     #[must_use]
@@ -368,13 +370,27 @@ impl Register {
         whole
     }
 
-    /// Takes one request off the front of `bytes`.
+    /// Takes one request off the front of `bytes`; `None` when there is no whole one. What is none is
+    /// left out: it must not hold up those behind it.
     pub fn decode(bytes: &mut Vec<u8>) -> Option<Self> {
-        let length = usize::from(u16::from_le_bytes([*bytes.first()?, *bytes.get(1)?]));
-        if bytes.len() < 2 + length {
-            return None;
+        loop {
+            let length = usize::from(u16::from_le_bytes([*bytes.first()?, *bytes.get(1)?]));
+            if length > FRAME_LIMIT {
+                // Not written by us; where the next one begins is anybody's guess.
+                bytes.clear();
+                return None;
+            }
+            if bytes.len() < 2 + length {
+                return None;
+            }
+            let frame: Vec<u8> = bytes.drain(..2 + length).skip(2).collect();
+            if let Some(request) = Self::parse(&frame) {
+                return Some(request);
+            }
         }
-        let frame: Vec<u8> = bytes.drain(..2 + length).skip(2).collect();
+    }
+
+    fn parse(frame: &[u8]) -> Option<Self> {
         let mut parts = frame.splitn(5, |&byte| byte == 0);
         let mut word = || String::from_utf8(parts.next()?.to_vec()).ok();
         let (how, pid, answer_pid, answer_fd) = (word()?, word()?, word()?, word()?);
@@ -493,6 +509,18 @@ mod tests {
         let cut = Register::decode(&mut bytes).unwrap();
         assert_eq!(cut.text.len(), TEXT_LIMIT);
         assert_eq!(Register::decode(&mut bytes), None);
+        // One that makes no sense is passed over, one that is not whole yet is waited for.
+        let mut bytes = b"\x05\0x\0y\0z".to_vec();
+        bytes.extend(one.encode());
+        bytes.extend(&one.encode()[..9]);
+        assert_eq!(Register::decode(&mut bytes).as_ref(), Some(&one));
+        assert_eq!(Register::decode(&mut bytes), None);
+        assert_eq!(bytes.len(), 9);
+        bytes.extend(&one.encode()[9..]);
+        assert_eq!(Register::decode(&mut bytes), Some(one));
+        let mut noise = vec![0xff; 5000];
+        assert_eq!(Register::decode(&mut noise), None);
+        assert!(noise.is_empty());
     }
 
     #[test]

@@ -205,7 +205,12 @@ fn register(address: Address, mut request: Register) -> Option<Registered> {
     let (answers, answer_end) = fds::pipe().ok()?;
     request.answer_fd = answer_end.as_raw_fd();
     let supervisor: OwnedFd = proc::pidfd_open_checked(address.pid, address.starttime).ok()?;
-    let requests = fds::open_path(&address.pipe_path(), libc::O_WRONLY).ok()?;
+    // A supervisor that was stopped does not read: its pipe may be full.
+    let flags = libc::O_WRONLY | libc::O_NONBLOCK;
+    let requests = fds::open_path(&address.pipe_path(), flags).ok()?;
+    if !fds::wait_writable(requests.as_raw_fd(), PATIENCE_MS) {
+        return None;
+    }
     nix::unistd::write(&requests, &request.encode()).ok()?;
     let ready = fds::wait_readable(&[answers.as_raw_fd(), supervisor.as_raw_fd()], PATIENCE_MS);
     if !ready[0] {

@@ -7,6 +7,7 @@
 //!                     out, out.<n>  the transcript: its head, and a ring of its newest segments
 //!                     kill.<n>.json wishes for its end; the first is the cause
 //!                     stopped       there while the job is stopped
+//!                     redirect      the file that its output goes to, if that showed later
 //!         v1/tmp/     jobs that are being made; their lease is held
 //!         v1/.trash/  jobs that are being removed
 //! ```
@@ -224,9 +225,13 @@ pub fn all_jobs(stores: &[Store]) -> Result<Vec<JobView>> {
     Ok(jobs)
 }
 
+/// As they started: those of one moment in the order of their pids, which is that of the forks (but for
+/// the moment at which the kernel begins to count anew).
 fn sort(jobs: &mut [JobView]) {
+    let key = |job: &JobView| (job.launch.started_at.clone(), job.launch.proc.pid);
     jobs.sort_by(|a, b| {
-        (&a.launch.started_at, &a.launch.id).cmp(&(&b.launch.started_at, &b.launch.id))
+        let order = key(a).cmp(&key(b));
+        order.then_with(|| a.launch.id.cmp(&b.launch.id))
     });
 }
 
@@ -247,7 +252,7 @@ pub fn find(stores: &[Store], wanted: &str, session: Option<&str>) -> Result<Job
         }
     }
     let mut begins = Vec::new();
-    let mut named: Option<(bool, String, &Store, JobId)> = None;
+    let mut named: Option<(bool, (String, i32), &Store, JobId)> = None;
     for store in stores {
         for id in store.ids()? {
             if is_id_prefix(wanted) && id.as_str().starts_with(wanted) {
@@ -261,11 +266,12 @@ pub fn find(stores: &[Store], wanted: &str, session: Option<&str>) -> Result<Job
                 "last" => ours || session.is_none(),
                 _ => label.name.as_deref() == Some(wanted),
             };
-            let better = |(was_ours, started, _, old): &(bool, String, &Store, JobId)| {
-                (ours, &label.started_at, &id) > (*was_ours, started, old)
+            let started = (label.started_at, label.proc.pid);
+            let better = |(was_ours, was, _, old): &(bool, (String, i32), &Store, JobId)| {
+                (ours, &started, &id) > (*was_ours, was, old)
             };
             if fits && named.as_ref().is_none_or(better) {
-                named = Some((ours, label.started_at, store, id));
+                named = Some((ours, started, store, id));
             }
         }
     }

@@ -18,7 +18,9 @@ impl Supervisor {
         if !self.settings.announce {
             return;
         }
-        let alive: Vec<&Job> = self.jobs.iter().filter(|job| !job.ended).collect();
+        let mut alive: Vec<&Job> = self.jobs.iter().filter(|job| !job.ended).collect();
+        // As they started, whichever came first to register.
+        alive.sort_by_key(|job| (job.starttime, job.pid));
         let unseen = self.has_unseen();
         if alive.is_empty() && !unseen {
             return;

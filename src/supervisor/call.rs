@@ -196,6 +196,7 @@ impl Supervisor {
         self.drop_link();
         self.phase = Phase::Released;
         self.killing = None;
+        self.expect_redirections();
         self.give_feeds_to_jobs();
         self.spare_output = None;
         self.ledger.tidy();

@@ -81,6 +81,11 @@ impl Job {
         self.live.as_ref().map(LiveJob::id)
     }
 
+    /// Whether it runs and nothing tells of its end.
+    pub(super) fn is_unseen(&self) -> bool {
+        !self.ended && self.pidfd.is_none()
+    }
+
     pub(super) fn mirrors_to(&self, sink: usize) -> bool {
         self.mirror == Some(Mirror::Sink(sink))
     }

@@ -13,6 +13,7 @@ mod ending;
 mod foreground;
 mod jobs;
 mod ledger;
+mod redirected;
 mod run;
 mod start;
 mod strays;
@@ -52,6 +53,9 @@ const GRACE: Duration = Duration::from_secs(1);
 const KILLED_LEFTOVER: Duration = Duration::from_secs(15);
 /// How long the leftovers of an ended job may live before they count as jobs of their own.
 const LEFTOVER: Duration = Duration::from_millis(200);
+
+/// How often a job is looked at that there was no descriptor for.
+const UNSEEN: Duration = Duration::from_secs(1);
 
 const TOKEN_CHILD: u64 = 1;
 const TOKEN_LINK: u64 = 2;
@@ -150,6 +154,7 @@ pub(crate) struct Supervisor {
     /// The last output of feeds that have ended.
     last_tail: Vec<u8>,
     leftovers_at: Option<Duration>,
+    looks: redirected::Looks,
     /// `Some` while this process is kept on one processor: until when.
     settled_in_at: Option<Duration>,
     affinity: Option<Affinity>,
@@ -228,12 +233,14 @@ impl Supervisor {
                 .and_then(|killing| killing.escalate_at),
             self.doomed.as_ref().and_then(|doomed| doomed.kill_at),
             self.leftovers_at,
+            self.looks.map(|(_, at)| at),
             self.retry_at,
             self.settled_in_at,
             self.jobs
                 .iter()
                 .filter_map(|job| job.deadline.filter(|_| !job.ended))
                 .min(),
+            self.jobs.iter().any(Job::is_unseen).then_some(now + UNSEEN),
         ]
         .into_iter()
         .flatten()
@@ -269,6 +276,9 @@ impl Supervisor {
 
     fn look_at_clock(&mut self) {
         let now = clock::boottime();
+        if self.jobs.iter().any(Job::is_unseen) {
+            self.check_unwatched();
+        }
         if self.promote_at.is_some_and(|at| at <= now) && self.phase == Phase::Foreground {
             self.promote();
         }
@@ -288,6 +298,9 @@ impl Supervisor {
         }
         if self.leftovers_at.take_if(|at| *at <= now).is_some() {
             self.adopt_strays();
+        }
+        if self.looks.is_some_and(|(_, at)| at <= now) {
+            self.look_for_files();
         }
         if self.settled_in_at.take_if(|at| *at <= now).is_some()
             && let Some(affinity) = self.affinity.take()
@@ -427,13 +440,18 @@ impl Supervisor {
             process::reap(change.pid);
         }
         self.end_lingering();
-        for index in 0..self.jobs.len() {
-            if self.jobs[index].unwatched {
-                self.check_job(index);
-            }
-        }
+        self.check_unwatched();
         while let Some(change) = process::take_stop() {
             self.note_stop(change.pid, change.kind);
+        }
+    }
+
+    /// Looks at the jobs whose pidfd tells nothing, or that have none.
+    fn check_unwatched(&mut self) {
+        for index in 0..self.jobs.len() {
+            if self.jobs[index].unwatched || self.jobs[index].is_unseen() {
+                self.check_job(index);
+            }
         }
     }
 

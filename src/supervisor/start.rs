@@ -159,6 +159,7 @@ fn begin(mut work: Work, link: &mut FrontLink) -> std::io::Result<Supervisor> {
         ourselves: work.ourselves,
         last_tail: Vec::new(),
         leftovers_at: None,
+        looks: None,
         settled_in_at: work.affinity.is_some().then(|| started + SETTLING_IN),
         affinity: work.affinity,
         retry_at: None,

@@ -128,13 +128,21 @@ pub fn starttime(pid: i32) -> Option<u64> {
     stat(pid).map(|stat| stat.starttime)
 }
 
-/// How long ago the process started, to a hundredth of a second.
+/// A start time as a moment of the clock that counts from boot, to a hundredth of a second.
 #[must_use]
-pub fn age(stat: &Stat) -> Option<Duration> {
+pub fn since_boot(starttime: u64) -> Option<Duration> {
     // SAFETY: takes a number; -1 means that it does not know.
     let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
     let ticks = u64::try_from(ticks).ok().filter(|ticks| *ticks > 0)?;
-    let started = Duration::from_millis(stat.starttime.saturating_mul(1000) / ticks);
+    Some(Duration::from_millis(
+        starttime.saturating_mul(1000) / ticks,
+    ))
+}
+
+/// How long ago the process started, to a hundredth of a second.
+#[must_use]
+pub fn age(stat: &Stat) -> Option<Duration> {
+    let started = since_boot(stat.starttime)?;
     Some(super::clock::boottime().saturating_sub(started))
 }
 
