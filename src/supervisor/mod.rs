@@ -11,6 +11,7 @@ mod announce;
 mod call;
 mod ending;
 mod foreground;
+mod hearing;
 mod jobs;
 mod ledger;
 mod redirected;
@@ -24,12 +25,11 @@ use std::time::Duration;
 
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags, EpollTimeout};
 
-use crate::handoff::{Address, FrontLink, LoneJob, Register, RunJob, ToFront, ToSupervisor, Work};
+use crate::handoff::{Address, FrontLink, LoneJob, Register, RunJob, ToFront, Work};
 use crate::record::ProcIdentity;
-use crate::settings::{OnTerm, Settings};
+use crate::settings::Settings;
 use crate::sys::affinity::Affinity;
 use crate::sys::clock;
-use crate::sys::fds;
 use crate::sys::process::{self, ChangeKind, Usage};
 use crate::sys::signal::{Saved, SignalFd};
 
@@ -314,106 +314,6 @@ impl Supervisor {
             if self.jobs[index].deadline.take_if(|at| *at <= now).is_some() {
                 self.time_out(index);
             }
-        }
-    }
-
-    // --- the front ---
-
-    /// Hears whatever the front has said by now, so that what follows is judged with it.
-    fn hear_all(&mut self) {
-        while let Some(link) = &self.link
-            && fds::wait_readable(&[link.requests.as_raw_fd()], 0)[0]
-        {
-            self.hear_front();
-        }
-    }
-
-    fn hear_front(&mut self) {
-        let Some(link) = &self.link else { return };
-        if !fds::wait_readable(&[link.requests.as_raw_fd()], 0)[0] {
-            // `hear_all` has read what this event was about; a read would wait for the next word.
-            return;
-        }
-        match link.hear() {
-            Some(ToSupervisor::Signal { signal, sender }) => self.forward(signal, sender),
-            Some(ToSupervisor::Continue) => {
-                self.continues = self.continues.wrapping_add(1);
-                self.signal_group(libc::SIGCONT);
-            }
-            None => self.front_died(),
-        }
-    }
-
-    /// A signal for the front means the foreground, all of it.
-    fn forward(&mut self, signal: i32, sender: i32) {
-        if matches!(
-            signal,
-            libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU | libc::SIGWINCH
-        ) {
-            // Job control means groups, as without us.
-            self.signal_group(signal);
-            return;
-        }
-        if self.shares_group && self.is_of_foreground(sender) {
-            // `kill 0`: the front is in the group that it meant, and so is everybody else.
-            return;
-        }
-        if self.phase != Phase::Foreground {
-            // The shell has ended and its last output, or a job, holds the front: it may go.
-            if !matches!(signal, libc::SIGUSR1 | libc::SIGUSR2) {
-                self.adopt_strays();
-                self.say_announcement();
-                self.finish_call(signal);
-            }
-            return;
-        }
-        if self.run.is_some() {
-            // `run --wait` only watches: whoever stops watching leaves the job alone.
-            self.say_announcement();
-            self.finish_call((128 + signal) << 8);
-            return;
-        }
-        let promotes = self.settings.on_term == OnTerm::Promote && signal == libc::SIGTERM;
-        if promotes {
-            self.promote();
-            return;
-        }
-        if !matches!(signal, libc::SIGUSR1 | libc::SIGUSR2) {
-            let mut killing = self.new_killing(signal, "signal");
-            killing.sender = sender;
-            killing.program = crate::sys::proc::comm(sender);
-            self.killing = Some(killing);
-        }
-        self.signal_foreground(signal);
-    }
-
-    /// The front was killed, or its harness gave up on it: end the foreground, spare the jobs.
-    fn front_died(&mut self) {
-        self.drop_link();
-        if self.killing.is_none() {
-            self.bystanders = self.strays(true);
-        }
-        match self.phase {
-            Phase::Foreground if self.run.is_some() => self.release(),
-            Phase::Foreground => {
-                let escalate_at = Some(clock::boottime() + GRACE);
-                let mut killing = self.new_killing(libc::SIGKILL, "front-died");
-                killing.escalate_at = escalate_at;
-                self.killing = Some(killing);
-                self.signal_foreground(libc::SIGTERM);
-            }
-            Phase::Lingering => self.release(),
-            Phase::Settling(_) => {
-                // Nobody waits for the rest of the output any more.
-                self.sinks.iter_mut().for_each(|sink| sink.gone = true);
-            }
-            Phase::Released => {}
-        }
-    }
-
-    fn drop_link(&mut self) {
-        if let Some(link) = self.link.take() {
-            let _ = self.epoll.delete(link.requests.as_fd());
         }
     }
 
