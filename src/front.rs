@@ -4,6 +4,9 @@
 //! Nothing here may be slow: every command of an agent goes through it. Whatever fails before the
 //! real shell runs ends in running the real shell on the untouched text, in this very process.
 
+mod orphans;
+mod terminal;
+
 use std::cell::Cell;
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
@@ -13,8 +16,8 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::handoff::{
-    Address, FrontLink, LoneJob, RunJob, SUPERVISOR_VARIABLE, SupervisorLink, ToFront,
-    ToSupervisor, Work,
+    Address, CHANGED_SIGNALS, FrontLink, LoneJob, RunJob, SUPERVISOR_VARIABLE, SupervisorLink,
+    ToFront, ToSupervisor, Work,
 };
 use crate::invocation::{Form, OWN_NAME, ShellCall};
 use crate::session::own_command;
@@ -26,6 +29,8 @@ use crate::sys::signal::{self, SignalFd};
 use crate::sys::{fds, proc, session};
 use crate::text::quote_all;
 use crate::{message, plan, rewrite};
+
+use terminal::{Meant, Terminal};
 
 /// Signals that go on to the foreground.
 const FORWARDED: &[i32] = &[
@@ -43,7 +48,7 @@ const FORK_PAUSE_MS: i32 = 50;
 
 /// Runs a shell call to its end and gives the exit code, or dies as the real shell died.
 pub fn stand_in(call: ShellCall, supervise: fn(Work) -> !) -> u8 {
-    let saved = signal::Saved::now(crate::handoff::CHANGED_SIGNALS);
+    let saved = signal::Saved::now(CHANGED_SIGNALS);
     fds::fill_closed_streams();
     let settings = read_settings();
     let ourselves = Ourselves::find();
@@ -69,26 +74,29 @@ pub fn stand_in(call: ShellCall, supervise: fn(Work) -> !) -> u8 {
         _ => untouched.join(std::ffi::OsStr::new(" ")).into_vec(),
     };
     let has_spots = argv.is_some();
-    let work = Work {
-        shell: real.path.clone(),
-        argv: argv.unwrap_or_else(|| untouched.clone()),
-        untouched: untouched.clone(),
-        has_spots,
-        lone: lone.flatten(),
+    let mut work = Work::new(
+        real.path.clone(),
+        untouched.clone(),
         command,
         settings,
-        saved,
-        affinity: None,
-        caller: session::parent_pid(),
-        ourselves: ourselves.path().to_owned(),
-        terminal: session::controlling_terminal(),
-        link: None,
-        run: None,
-    };
-    match hand_off(work, supervise) {
-        Some(link) => attend(link, None),
-        None => run_in_place(&real, &untouched),
+        saved.clone(),
+        ourselves.path().to_owned(),
+    );
+    work.has_spots = has_spots;
+    work.argv = argv.unwrap_or_else(|| untouched.clone());
+    work.lone = lone.flatten();
+    let announces = work.settings.announce;
+    if let Some(handed) = hand_off(work, supervise)
+        && let Some(code) = attend(handed, None)
+    {
+        return code;
     }
+    // Nothing has run yet: no process, descriptor or memory was left for a supervisor.
+    saved.child_restore(CHANGED_SIGNALS);
+    if has_spots && announces {
+        message::say("cannot supervise this command: what it leaves in the background is not kept");
+    }
+    run_in_place(&real, &untouched)
 }
 
 /// Starts a command as a job (`agent-sh run`) and gives the verb's exit code: with `wait` the job's
@@ -99,7 +107,7 @@ pub fn run_job(
     run: RunJob,
     supervise: fn(Work) -> !,
 ) -> Result<(u8, Vec<u8>)> {
-    let saved = signal::Saved::now(crate::handoff::CHANGED_SIGNALS);
+    let saved = signal::Saved::now(CHANGED_SIGNALS);
     fds::fill_closed_streams();
     let settings = read_settings();
     let ourselves = Ourselves::find();
@@ -126,28 +134,22 @@ pub fn run_job(
     } else {
         program_for(&argv[0], run.cwd.as_deref())?
     };
-    let work = Work {
-        shell: program,
-        untouched: argv.clone(),
+    let mut work = Work::new(
+        program,
         argv,
-        has_spots: false,
-        lone: None,
         command,
         settings,
         saved,
-        affinity: None,
-        caller: session::parent_pid(),
-        ourselves: ourselves.path().to_owned(),
-        terminal: session::controlling_terminal(),
-        link: None,
-        run: Some(run),
-    };
-    let link = hand_off(work, supervise).ok_or_else(|| Error::Failed {
-        text: "cannot start a supervisor: no process can be forked".to_owned(),
-        hint: None,
-    })?;
+        ourselves.path().to_owned(),
+    );
+    work.run = Some(run);
     let mut started = Vec::new();
-    let code = attend(link, Some(&mut started));
+    let code = hand_off(work, supervise)
+        .and_then(|handed| attend(handed, Some(&mut started)))
+        .ok_or_else(|| Error::Failed {
+            text: "cannot start a supervisor: no room for a process or a descriptor".to_owned(),
+            hint: None,
+        })?;
     Ok((code, started))
 }
 
@@ -272,14 +274,39 @@ fn run_in_place(real: &RealShell, argv: &[OsString]) -> u8 {
     })
 }
 
+/// A supervisor that has the work, and what the front needs to attend it. All of it was made before
+/// the supervisor was: a front that runs out of descriptors afterwards would lose the status.
+struct Handed {
+    link: SupervisorLink,
+    signals: SignalFd,
+    terminal: Option<Terminal>,
+    affinity: Option<Affinity>,
+    supervisor: i32,
+}
+
 /// Starts the supervisor as a grandchild whose parent is gone at once, so that init is its parent and
 /// no walk from the front finds it. The child in between only lives for two system calls and shares
-/// our memory meanwhile.
-pub fn hand_off(mut work: Work, supervise: fn(Work) -> !) -> Option<SupervisorLink> {
+/// our memory meanwhile. `None`: nothing was started.
+fn hand_off(mut work: Work, supervise: fn(Work) -> !) -> Option<Handed> {
     let (answers, their_answers) = fds::pipe().ok()?;
     let (their_requests, requests) = fds::pipe().ok()?;
-    let saved = work.saved.clone();
-    signal::block(FORWARDED);
+    if work.run.is_some() {
+        // A job leaves the terminal to us.
+        work.terminal = None;
+    }
+    let terminal = match &work.terminal {
+        Some(fd) => {
+            let (terminal, group) = Terminal::new(fd, work.has_spots)?;
+            work.group = group;
+            Some(terminal)
+        }
+        None => None,
+    };
+    let mut taken = FORWARDED.to_vec();
+    if terminal.as_ref().is_some_and(Terminal::is_anchored) {
+        taken.extend(terminal::JOB_CONTROL);
+    }
+    let signals = SignalFd::new(&taken).ok()?;
     // With SIGCHLD ignored the kernel would reap for us, and nobody could be waited for.
     signal::reset(&[libc::SIGCHLD]);
     let affinity = Affinity::pin();
@@ -289,7 +316,7 @@ pub fn hand_off(mut work: Work, supervise: fn(Work) -> !) -> Option<SupervisorLi
     let mut slot = Some((work, their_requests, their_answers));
     // Set by the middle process in our own memory. Only it says whether a supervisor exists: a command
     // must never run twice because its starter was killed at the wrong moment.
-    let forked = Cell::new(false);
+    let forked = Cell::new(0);
     let mut middle = || {
         // With a controlling terminal the shell has to stay in this session; the supervisor leaves it
         // after it forked the shell.
@@ -304,48 +331,71 @@ pub fn hand_off(mut work: Work, supervise: fn(Work) -> !) -> Option<SupervisorLi
                 work.link = Some(FrontLink::new(requests, answers));
                 supervise(work)
             }
-            Ok(Forked::Parent(_)) => {
-                forked.set(true);
+            Ok(Forked::Parent(pid)) => {
+                forked.set(pid);
                 0
             }
             Err(_) => 1,
         }
     };
+    if has_terminal {
+        // We are suspended as long as the middle process lives: one that Ctrl-Z stopped would hold us
+        // where nobody can see us stop.
+        signal::block(terminal::STOPS);
+    }
     for _ in 0..FORK_TRIES {
         if let Ok(pid) = process::spawn_sharing(&mut middle) {
             process::wait_for(pid);
         }
-        if forked.get() {
-            return Some(SupervisorLink::new(answers, requests));
+        if forked.get() != 0 {
+            if has_terminal && !terminal.as_ref().is_some_and(Terminal::is_anchored) {
+                signal::unblock(terminal::STOPS);
+            }
+            return Some(Handed {
+                link: SupervisorLink::new(answers, requests),
+                signals,
+                terminal,
+                affinity,
+                supervisor: forked.get(),
+            });
         }
         drop(fds::wait_readable(&[], FORK_PAUSE_MS));
     }
     if let Some(affinity) = affinity {
         affinity.child_restore();
     }
-    saved.child_restore(crate::handoff::CHANGED_SIGNALS);
     None
 }
 
 /// Waits for the supervisor's word, passing signals on, and ends as the shell ended.
-/// Without a `started` job the shell has the terminal, so that Ctrl-C reaches it without us.
-pub fn attend(mut link: SupervisorLink, mut started: Option<&mut Vec<u8>>) -> u8 {
-    let keys = started.is_none();
-    let Ok(signals) = SignalFd::new(FORWARDED) else {
-        return 125;
-    };
-    let terminal = session::controlling_terminal();
-    let mut shell: Option<(i32, Option<std::os::fd::OwnedFd>)> = None;
+/// With `started` it is a job that is only watched, and what is to be said of it goes there; without, a
+/// command runs in the foreground. `None`: the supervisor could not start anything.
+fn attend(handed: Handed, mut started: Option<&mut Vec<u8>>) -> Option<u8> {
+    let is_shell = started.is_none();
+    let Handed {
+        mut link,
+        signals,
+        terminal,
+        affinity,
+        supervisor,
+    } = handed;
+    // A supervisor that has said its last word does not hear ours; nor may a reader of stderr end us.
+    signal::ignore(&[libc::SIGPIPE]);
+    let mut shell = None;
+    let mut continues = 0u8;
     loop {
         let ready = fds::wait_readable(&[link.answers.as_raw_fd(), signals.as_raw_fd()], -1);
         if ready[1] {
             while let Some(arrived) = signals.next() {
-                // Ctrl-C and Ctrl-\ reached the terminal's foreground group, which is the shell's. A
-                // hang-up comes to us alone if we lead the session.
-                let key = keys && matches!(arrived.signal, libc::SIGINT | libc::SIGQUIT);
-                if !(arrived.by_kernel && terminal.is_some() && key) {
-                    let (signal, sender) = (arrived.signal, arrived.sender);
-                    link.tell(ToSupervisor::Signal { signal, sender });
+                let (signal, sender) = (arrived.signal, arrived.sender);
+                let terminal = terminal.as_ref();
+                match terminal.map_or(Meant::Foreground, |t| t.meant_for(&arrived, shell)) {
+                    Meant::Nobody => {}
+                    Meant::Foreground => link.tell(ToSupervisor::Signal { signal, sender }),
+                    Meant::Continue => {
+                        continues = continues.wrapping_add(1);
+                        link.tell(ToSupervisor::Continue);
+                    }
                 }
             }
         }
@@ -353,27 +403,37 @@ pub fn attend(mut link: SupervisorLink, mut started: Option<&mut Vec<u8>>) -> u8
             continue;
         }
         match link.hear() {
-            Ok(ToFront::Started(pid)) => shell = Some((pid, proc::pidfd_open(pid).ok())),
-            Ok(ToFront::Stopped(signal)) => {
-                let group = shell.as_ref().map_or(0, |(pid, _)| *pid);
-                stop_with_shell(terminal.as_ref(), group, signal);
-                link.tell(ToSupervisor::Continue);
+            Ok(ToFront::Started(pid)) => shell = Some(pid),
+            // News from before our last word would stop us for ever, beside a shell that goes on.
+            Ok(ToFront::Stopped { heard, .. }) if heard != continues => {}
+            Ok(ToFront::Stopped { signal, .. }) => {
+                let shell = shell.unwrap_or(0);
+                let terminal = terminal.as_ref();
+                if terminal.is_some_and(|t| t.stop_with_shell(shell, signal)) {
+                    continues = continues.wrapping_add(1);
+                    link.tell(ToSupervisor::Continue);
+                }
             }
-            Ok(ToFront::Say(text)) => {
-                signal::ignore(&[libc::SIGPIPE]);
-                drop(std::io::stderr().write_all(&text));
-            }
+            Ok(ToFront::Say(text)) => drop(std::io::stderr().write_all(&text)),
             Ok(ToFront::Job(text)) => {
                 if let Some(started) = &mut started {
                     **started = text;
                 }
             }
             Ok(ToFront::Done(status)) => {
-                take_terminal_back(terminal.as_ref(), shell.map_or(0, |(pid, _)| pid));
-                return end_like(status);
+                if let Some(terminal) = &terminal {
+                    terminal.take_back(shell.unwrap_or(0));
+                }
+                drop(terminal);
+                return Some(end_like(status));
             }
-            Ok(ToFront::Failed(errno)) => return failed_to_start(errno),
-            Err(_) => return supervisor_died(shell),
+            Ok(ToFront::Failed(_)) => {
+                if let Some(affinity) = affinity {
+                    affinity.child_restore();
+                }
+                return None;
+            }
+            Err(_) => return Some(orphans::supervisor_died(supervisor, shell, is_shell)),
         }
     }
 }
@@ -385,49 +445,6 @@ fn end_like(status: i32) -> u8 {
         signal::die_by(signal);
     }
     outcome.shell_code()
-}
-
-fn failed_to_start(errno: i32) -> u8 {
-    let source = std::io::Error::from_raw_os_error(errno);
-    message::error(&Error::Sys {
-        what: "start the real shell",
-        source,
-    });
-    if errno == libc::ENOENT { 127 } else { 126 }
-}
-
-/// Without its supervisor the shell's output goes nowhere: end it, and say what happened.
-fn supervisor_died(shell: Option<(i32, Option<std::os::fd::OwnedFd>)>) -> u8 {
-    if let Some((_, Some(pidfd))) = shell {
-        drop(proc::pidfd_send_signal(&pidfd, libc::SIGTERM));
-    }
-    message::error(&Error::Failed {
-        text: "the supervisor of this command was killed; the command was ended".to_owned(),
-        hint: None,
-    })
-}
-
-/// The shell was stopped at the terminal: stop likewise, so that whoever started us sees it, and when
-/// continued in the foreground give the terminal back to the shell.
-fn stop_with_shell(terminal: Option<&impl AsRawFd>, group: i32, signal_number: i32) {
-    take_terminal_back(terminal, group);
-    signal::reset(&[signal_number]);
-    signal::stop_self();
-    if let Some(terminal) = terminal
-        && session::foreground_group(terminal) == Some(session::own_group())
-        && group > 0
-    {
-        session::child_take_terminal(terminal.as_raw_fd(), group);
-    }
-}
-
-fn take_terminal_back(terminal: Option<&impl AsRawFd>, group: i32) {
-    if let Some(terminal) = terminal
-        && group > 0
-        && session::foreground_group(terminal) == Some(group)
-    {
-        session::child_take_terminal(terminal.as_raw_fd(), session::own_group());
-    }
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ pub use register::{Register, Registered};
 use crate::job::How;
 use crate::settings::Settings;
 use crate::sys::affinity::Affinity;
+use crate::sys::session;
 use crate::sys::signal::Saved;
 
 /// The variable that tells descendants about their supervisor.
@@ -72,10 +73,63 @@ pub struct Work {
     pub ourselves: PathBuf,
     /// `Some` iff the front has a controlling terminal.
     pub terminal: Option<OwnedFd>,
+    /// Where at that terminal the shell is to run.
+    pub group: Group,
     /// `Some` in the supervisor, and as long as the front is to be told something.
     pub link: Option<FrontLink>,
     /// `Some` for `agent-sh run`: the command is itself a job.
     pub run: Option<RunJob>,
+}
+
+/// The process group of a shell at a terminal.
+#[derive(Debug)]
+pub enum Group {
+    /// It leads one.
+    Own,
+    /// It stays in the front's.
+    Shared,
+    /// It leads one, and an anchor of the front's is to be called into that before the shell runs.
+    Anchored(Anchorage),
+}
+
+/// How to call an anchor.
+#[derive(Debug)]
+pub struct Anchorage {
+    /// Takes the number of the group.
+    pub call: OwnedFd,
+    /// Ends when the anchor is there.
+    pub answer: OwnedFd,
+}
+
+impl Work {
+    /// A command as it came: not rewritten, not handed over yet.
+    #[must_use]
+    pub fn new(
+        shell: PathBuf,
+        argv: Vec<OsString>,
+        command: Vec<u8>,
+        settings: Settings,
+        saved: Saved,
+        ourselves: PathBuf,
+    ) -> Self {
+        Self {
+            shell,
+            untouched: argv.clone(),
+            argv,
+            has_spots: false,
+            lone: None,
+            command,
+            settings,
+            saved,
+            affinity: None,
+            caller: session::parent_pid(),
+            ourselves,
+            terminal: session::controlling_terminal(),
+            group: Group::Own,
+            link: None,
+            run: None,
+        }
+    }
 }
 
 /// What `agent-sh run` adds to a command.
@@ -121,15 +175,16 @@ pub fn job_environment(id: &str, tty: bool) -> Vec<Vec<u8>> {
 pub enum ToFront {
     /// The real shell runs; its pid, which is also its process group.
     Started(i32),
-    /// The real shell was stopped by this signal (terminals only).
-    Stopped(i32),
+    /// The real shell was stopped by this signal (terminals only), after so many words to continue it
+    /// had been heard.
+    Stopped { signal: i32, heard: u8 },
     /// Print this on stderr.
     Say(Vec<u8>),
     /// To be printed on stdout: the job that `agent-sh run` started.
     Job(Vec<u8>),
     /// The real shell ended with this wait status and its output is delivered: end likewise.
     Done(i32),
-    /// The real shell could not be started, errno says why.
+    /// Nothing was started, errno says why: whoever asked may still start it another way.
     Failed(i32),
 }
 
@@ -146,7 +201,7 @@ impl ToFront {
     fn encode(&self) -> Vec<u8> {
         let (tag, value, text): (u8, i32, &[u8]) = match self {
             Self::Started(pid) => (b's', *pid, &[]),
-            Self::Stopped(signal) => (b't', *signal, &[]),
+            Self::Stopped { signal, heard } => (b't', i32::from(*heard) << 8 | signal & 0xff, &[]),
             Self::Say(text) => (b'a', 0, text),
             Self::Job(id) => (b'j', 0, id),
             Self::Done(status) => (b'd', *status, &[]),
@@ -245,7 +300,11 @@ impl SupervisorLink {
         self.answers.read_exact(&mut text)?;
         Ok(match head[0] {
             b's' => ToFront::Started(value),
-            b't' => ToFront::Stopped(value),
+            b't' => {
+                let [signal, heard, ..] = value.to_le_bytes();
+                let signal = i32::from(signal);
+                ToFront::Stopped { signal, heard }
+            }
             b'a' => ToFront::Say(text),
             b'j' => ToFront::Job(text),
             b'd' => ToFront::Done(value),

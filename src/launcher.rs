@@ -106,8 +106,9 @@ fn start(how: How, argv: &[OsString], supervisor: Option<Address>, keep_hangup: 
         )
     });
     let mut extra: Vec<Vec<u8>> = Vec::new();
+    // Also when no supervisor could be reached: a kill of the shell's group does not mean the job.
+    let in_own_session = session::child_new_session().is_ok();
     if let Some(answer) = &answer {
-        let in_own_session = session::child_new_session().is_ok();
         take_output(answer);
         if in_own_session {
             // The shell had them ignored because the job shared its terminal's signals.
@@ -204,7 +205,12 @@ fn register(address: Address, mut request: Register) -> Option<Registered> {
     let (answers, answer_end) = fds::pipe().ok()?;
     request.answer_fd = answer_end.as_raw_fd();
     let supervisor: OwnedFd = proc::pidfd_open_checked(address.pid, address.starttime).ok()?;
-    let requests = fds::open_path(&address.pipe_path(), libc::O_WRONLY).ok()?;
+    // A supervisor that was stopped does not read: its pipe may be full.
+    let flags = libc::O_WRONLY | libc::O_NONBLOCK;
+    let requests = fds::open_path(&address.pipe_path(), flags).ok()?;
+    if !fds::wait_writable(requests.as_raw_fd(), PATIENCE_MS) {
+        return None;
+    }
     nix::unistd::write(&requests, &request.encode()).ok()?;
     let ready = fds::wait_readable(&[answers.as_raw_fd(), supervisor.as_raw_fd()], PATIENCE_MS);
     if !ready[0] {

@@ -169,6 +169,8 @@ pub struct LaunchLabel {
     pub session: Option<String>,
     #[serde(default)]
     pub started_at: String,
+    #[serde(default)]
+    pub proc: ProcIdentity,
 }
 
 /// What a file turned out to be.

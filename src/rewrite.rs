@@ -22,7 +22,8 @@ type Insertion = (usize, Vec<u8>);
 /// The text with its jobs, or `None` if there is nothing to do or no safe way to do it.
 #[must_use]
 pub fn rewrite(text: &[u8], plan: &Plan, dialect: Dialect, launcher: &[u8]) -> Option<Vec<u8>> {
-    if !plan.ok || plan.taken || launcher.contains(&0) || launcher.contains(&b'\n') {
+    let callable = !launcher.is_empty() && !launcher.contains(&0) && !launcher.contains(&b'\n');
+    if !plan.ok || plan.taken || !callable {
         return None;
     }
     let spots: Vec<&Spot> = plan

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result};
 use crate::invocation::ShellCall;
 use crate::syntax::Dialect;
+use crate::sys::process;
 
 /// Where programs are when PATH does not say.
 const USUAL_PLACES: &[&str] = &["/bin", "/usr/bin", "/usr/local/bin"];
@@ -32,10 +33,17 @@ pub struct Ourselves {
 impl Ourselves {
     #[must_use]
     pub fn find() -> Self {
-        let path = fs::read_link("/proc/self/exe").unwrap_or_default();
+        if let Ok(path) = fs::read_link("/proc/self/exe") {
+            let file = fs::metadata("/proc/self/exe").ok();
+            return Self { path, file };
+        }
+        // Without /proc: by the name that we were exec'd by. For a script that names us in its first
+        // line that is the script.
+        let path = process::executed_path().and_then(|path| fs::canonicalize(path).ok());
+        let path = path.filter(|path| is_machine_code(path));
         Self {
-            file: fs::metadata("/proc/self/exe").ok(),
-            path,
+            file: path.as_ref().and_then(|path| fs::metadata(path).ok()),
+            path: path.unwrap_or_default(),
         }
     }
 
@@ -76,12 +84,20 @@ impl Ourselves {
             .unwrap_or_default()
             .as_bytes()
             .split(|&byte| byte == b':');
+        // Who does not know itself must not trust a PATH that may lead back to it.
         listed
-            .filter(|dir| dir.starts_with(b"/"))
+            .filter(|dir| dir.starts_with(b"/") && self.file.is_some())
             .map(|dir| Path::new(OsStr::from_bytes(dir)))
             .chain(USUAL_PLACES.iter().map(Path::new))
             .find_map(|dir| self.other_program(dir.join(name)))
     }
+}
+
+fn is_machine_code(path: &Path) -> bool {
+    use std::io::Read;
+    let mut magic = [0u8; 4];
+    fs::File::open(path).is_ok_and(|mut file| file.read_exact(&mut magic).is_ok())
+        && magic == *b"\x7fELF"
 }
 
 /// Finds the shell that `call` stands for. `wanted` is the setting `shell`: it decides when we were

@@ -139,7 +139,8 @@ fn best_named<'a>(
     jobs.filter_map(|(store, id)| {
         let label = store.label(&id)?;
         let ours = session.is_some() && label.session.as_deref() == session;
-        (label.name.as_deref() == Some(name)).then_some((ours, label.started_at, id, store))
+        let started = (label.started_at, label.proc.pid);
+        (label.name.as_deref() == Some(name)).then_some((ours, started, id, store))
     })
     .max_by(|a, b| (a.0, &a.1, &a.2).cmp(&(b.0, &b.1, &b.2)))
     .map(|(_, _, id, store)| (store, id))
@@ -159,7 +160,7 @@ fn newest<'a>(stores: &'a [Store], session: Option<&str>) -> Result<Option<(&'a 
         }
     }
     all.sort_by_key(|job| std::cmp::Reverse(job.0));
-    let mut best: Option<(String, i64, &Store, JobId)> = None;
+    let mut best: Option<((String, i32), i64, &Store, JobId)> = None;
     for ((written, _), store, id) in all {
         // A second of slack: the clocks of a file system tick coarsely.
         if best.as_ref().is_some_and(|(_, at, ..)| written + 1 < *at) {
@@ -169,15 +170,16 @@ fn newest<'a>(stores: &'a [Store], session: Option<&str>) -> Result<Option<(&'a 
             continue;
         };
         let fits = session.is_none() || label.session.as_deref() == session;
+        let at = (label.started_at, label.proc.pid);
         let newer = best
             .as_ref()
-            .is_none_or(|(at, _, _, old)| (&label.started_at, &id) > (at, old));
+            .is_none_or(|(was, _, _, old)| (&at, &id) > (was, old));
         if fits && newer {
-            let started = humantime::parse_rfc3339(&label.started_at).ok();
+            let started = humantime::parse_rfc3339(&at.0).ok();
             let seconds = started
                 .and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok())
                 .map_or(0, |at| at.as_secs().cast_signed());
-            best = Some((label.started_at, seconds, store, id));
+            best = Some((at, seconds, store, id));
         }
     }
     Ok(best.map(|(_, _, store, id)| (store, id)))

@@ -65,11 +65,18 @@ fn read_run(dir: &OwnedFd, id: &JobId) -> io::Result<std::result::Result<Run, u6
     };
     Ok(match files::read(dir, "run.json")? {
         Content::Bytes(bytes, file) => match record::parse_launch(&bytes) {
-            Parsed::Whole(launch) if launch.id == *id => Ok(Run {
-                launch,
-                known: true,
-                file: Some(file),
-            }),
+            Parsed::Whole(mut launch) if launch.id == *id => {
+                if launch.redirected_to.is_none()
+                    && let Ok(Content::Bytes(path, _)) = files::read(dir, "redirect")
+                {
+                    launch.redirected_to = String::from_utf8(path).ok();
+                }
+                Ok(Run {
+                    launch,
+                    known: true,
+                    file: Some(file),
+                })
+            }
             Parsed::Newer(format) => Err(format),
             _ => Ok(unknown(Some(file))),
         },

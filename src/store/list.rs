@@ -28,7 +28,9 @@ pub fn summaries(stores: &[Store], ended_within: Option<Duration>) -> Result<Vec
     for store in stores {
         rows.extend(store.for_each(|id| store.summary(id, oldest))?);
     }
-    Ok(sorted(rows, |row: &Summary| (&row.started_at, &row.id)))
+    Ok(sorted(rows, |row: &Summary| {
+        (&row.started_at, row.pid.unwrap_or(0), &row.id)
+    }))
 }
 
 /// All jobs of all stores, the newest last.
@@ -41,10 +43,11 @@ pub fn all_jobs(stores: &[Store]) -> Result<Vec<JobView>> {
     Ok(jobs)
 }
 
-/// The newest last.
+/// As they started, the newest last. Those of one moment are in the order of their pids, which is that of
+/// the forks, but for the moment at which the kernel begins to count anew.
 pub(super) fn sort(jobs: &mut Vec<JobView>) {
     *jobs = sorted(std::mem::take(jobs), |job: &JobView| {
-        (&job.launch.started_at, &job.launch.id)
+        (&job.launch.started_at, job.launch.proc.pid, &job.launch.id)
     });
 }
 
@@ -70,7 +73,7 @@ pub fn running_jobs(stores: &[Store]) -> Result<Vec<JobView>> {
 /// Sorts places instead of what is there: jobs are large, and moving them about takes longer than all else.
 fn sorted<T, F>(jobs: Vec<T>, key: F) -> Vec<T>
 where
-    F: for<'a> Fn(&'a T) -> (&'a String, &'a JobId),
+    F: for<'a> Fn(&'a T) -> (&'a String, i32, &'a JobId),
 {
     let mut order: Vec<usize> = (0..jobs.len()).collect();
     order.sort_by(|&a, &b| key(&jobs[a]).cmp(&key(&jobs[b])));

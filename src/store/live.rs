@@ -181,6 +181,13 @@ impl LiveJob {
         kill_intent(&self.dir, outcome)
     }
 
+    /// Notes the file that its output turned out to go to. `run.json` stays as it is; readers find the
+    /// note beside it, and the record will say it too. Best effort.
+    pub fn set_redirected(&mut self, path: &str) {
+        drop(files::write_new(&*self.dir, "redirect", path.as_bytes()));
+        self.launch.redirected_to = Some(path.to_owned());
+    }
+
     /// Lets `ps` say that the job is stopped, or runs again. Best effort.
     pub fn set_stopped(&mut self, signal: Option<i32>) {
         match signal {

@@ -8,9 +8,10 @@
 //!                     times         when what of it was written
 //!                     kill.<n>.json wishes for its end; the first is the cause
 //!                     stopped       there while the job is stopped
+//!                     redirect      the file that its output goes to, if that showed later
 //!                     event.<n>.json  what else is to be told of it
-//!         v1/names/   an empty file `name~id` for each job with a name
 //!                     told          the agent of its session knows of its end
+//!         v1/names/   an empty file `name~id` for each job with a name
 //!         v1/subs/    who is to be told of ends, and who was (see `outbox`)
 //!         v1/waiters/ who waits for the jobs of a session, on behalf of its agent
 //!         v1/tmp/     jobs that are being made; their lease is held

@@ -18,8 +18,11 @@ impl Supervisor {
         if !self.settings.announce {
             return;
         }
-        let alive: Vec<&Job> = self.jobs.iter().filter(|job| !job.ended).collect();
-        if alive.is_empty() {
+        let mut alive: Vec<&Job> = self.jobs.iter().filter(|job| !job.ended).collect();
+        // As they started, whichever came first to register.
+        alive.sort_by_key(|job| (job.starttime, job.pid));
+        let unseen = self.has_unseen();
+        if alive.is_empty() && !unseen {
             return;
         }
         let program = self.program_name();
@@ -33,6 +36,13 @@ impl Supervisor {
             lines.push(format!(
                 "[agent-sh] and {more} more jobs. List: {program} ps"
             ));
+        }
+        if unseen {
+            lines.push(
+                "[agent-sh] something that this command started is still running in the background. \
+                 Without /proc it cannot be named, shown or stopped from here"
+                    .to_owned(),
+            );
         }
         if self.linger {
             let why = match self.settings.linger {

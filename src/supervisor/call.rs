@@ -158,7 +158,8 @@ impl Supervisor {
                 return;
             }
             let open = self.feeds.iter().flatten().any(|feed| feed.owner.is_none());
-            let holds_pipe = open && !strays.is_empty() && self.link.is_some();
+            let someone = self.is_blind() || !strays.is_empty();
+            let holds_pipe = open && someone && self.link.is_some();
             if elapsed < DRAIN && (holds_pipe || strays.iter().any(|&pid| self.is_unsettled(pid))) {
                 return;
             }
@@ -175,7 +176,7 @@ impl Supervisor {
         let status = self.shell.status.map_or(125 << 8, |(status, _)| status);
         self.adopt_strays();
         self.record_killed_foreground(status);
-        let lives = self.jobs.iter().any(|job| !job.ended);
+        let lives = self.jobs.iter().any(|job| !job.ended) || self.has_unseen();
         if self.linger && lives && self.link.is_some() {
             self.say_announcement();
             self.phase = Phase::Lingering;
@@ -206,6 +207,7 @@ impl Supervisor {
         self.drop_link();
         self.phase = Phase::Released;
         self.killing = None;
+        self.expect_redirections();
         self.give_feeds_to_jobs();
         self.spare_output = None;
         for job in &mut self.jobs {
@@ -224,7 +226,8 @@ impl Supervisor {
 
     /// A lingering call ends with its last job.
     pub(super) fn end_lingering(&mut self) {
-        if self.phase == Phase::Lingering && self.jobs.iter().all(|job| job.ended) {
+        let over = || self.jobs.iter().all(|job| job.ended) && !self.has_unseen();
+        if self.phase == Phase::Lingering && over() {
             let status = self.shell.status.map_or(125 << 8, |(status, _)| status);
             self.finish_call(status);
         }

@@ -4,13 +4,13 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use super::jobs::Output;
-use super::{KILLED_LEFTOVER, LEFTOVER, Phase, Supervisor};
+use super::{KILLED_LEFTOVER, LEFTOVER, Phase, Supervisor, TOKEN_JOB};
 use crate::job::{LostReason, Outcome};
 use crate::record::LONGEST_TAIL;
 use crate::record::{self, ExitFacts};
 use crate::screen::clean_tail;
 use crate::sys::process::{self, ChangeKind, Usage};
-use crate::sys::{clock, proc};
+use crate::sys::{clock, proc, session};
 use crate::text;
 
 /// How often a record that the disk refuses is tried again, and for how long.
@@ -28,7 +28,10 @@ impl Supervisor {
         let Some(job) = self.jobs.get(index).filter(|job| !job.ended) else {
             return;
         };
-        let Some(pidfd) = &job.pidfd else { return };
+        let Some(pidfd) = &job.pidfd else {
+            self.find_again(index);
+            return;
+        };
         match process::peek_child(pidfd.as_fd()) {
             Ok(Some(change)) => {
                 let pid = job.pid;
@@ -43,6 +46,26 @@ impl Supervisor {
             Ok(None) => {}
             // The shell is its parent. It may be a zombie still, or reaped already.
             Err(_) => self.check_grandchild(index),
+        }
+    }
+
+    /// A job for which there was no descriptor: perhaps there is one now. One that has gone without a
+    /// trace is found out like this alone.
+    fn find_again(&mut self, index: usize) {
+        let (pid, starttime) = (self.jobs[index].pid, self.jobs[index].starttime);
+        match proc::pidfd_open_checked(pid, starttime) {
+            Ok(pidfd) => {
+                self.watch(&pidfd, index as u64 | TOKEN_JOB);
+                self.jobs[index].pidfd = Some(pidfd);
+            }
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {
+                // Our own children are seen by waiting for them.
+                if proc::ppid(pid) != Some(session::pid()) {
+                    let lost = Outcome::Lost(LostReason::StatusUnseen);
+                    self.finish_as(index, lost, None, "none");
+                }
+            }
+            Err(_) => {}
         }
     }
 

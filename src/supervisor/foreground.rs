@@ -20,6 +20,20 @@ impl Supervisor {
         }
     }
 
+    /// Signals the group that the shell leads. A shell that was reaped leads none: its number may be
+    /// another's by now.
+    pub(super) fn signal_group(&self, signal: i32) {
+        if self.shell.status.is_none() && !self.shares_group {
+            drop(signal::kill_group(self.shell.pid, signal));
+        }
+    }
+
+    /// Whether `pid` is the shell or below it.
+    pub(super) fn is_of_foreground(&self, pid: i32) -> bool {
+        let tree = proc::tree(self.shell.pid);
+        pid > 0 && tree.iter().any(|stat| stat.pid == pid)
+    }
+
     /// Notes the state of things before the foreground is signalled; what was noted before an earlier
     /// signal stays.
     pub(super) fn new_killing(&mut self, signal: i32, by: &'static str) -> Killing {
@@ -32,7 +46,7 @@ impl Supervisor {
         }
         self.bystanders = self.strays(true);
         let pid = self.shell.pid;
-        let cwd = std::fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default();
+        let cwd = proc::link(pid, "cwd").unwrap_or_default();
         Killing {
             signal,
             sender: 0,

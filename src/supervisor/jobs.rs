@@ -90,6 +90,11 @@ impl Job {
         self.live.as_ref().map(LiveJob::id)
     }
 
+    /// Whether it runs and nothing tells of its end.
+    pub(super) fn is_unseen(&self) -> bool {
+        !self.ended && self.pidfd.is_none()
+    }
+
     pub(super) fn mirrors_to(&self, sink: usize) -> bool {
         self.mirror == Some(Mirror::Sink(sink))
     }
@@ -425,7 +430,7 @@ impl Supervisor {
 
 /// Where a descriptor of a process leads, when that is a file with a name.
 pub(super) fn target(pid: i32, fd: i32) -> Option<String> {
-    let path = std::fs::read_link(format!("/proc/{pid}/fd/{fd}")).ok()?;
+    let path = proc::link(pid, &format!("fd/{fd}"))?;
     path.is_absolute()
         .then(|| path.to_string_lossy().into_owned())
 }

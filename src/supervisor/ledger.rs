@@ -13,10 +13,13 @@ use crate::record::CommandText;
 use crate::session;
 use crate::settings::Settings;
 use crate::store::{self, Draft, LiveJob, Prepared, Store};
-use crate::sys::clock;
+use crate::sys::{clock, proc};
 
 pub(super) struct Ledger {
-    store: Opened,
+    /// `Some` once it could be opened.
+    store: Option<Store>,
+    /// Why the last job could not be stored. The next one may find a free descriptor, or room.
+    refusal: Option<String>,
     settings: Settings,
     caller: i32,
     degraded: Vec<String>,
@@ -26,15 +29,10 @@ pub(super) struct Ledger {
     asked: OnceCell<(Option<String>, Option<String>)>,
     /// A place for the next job, made ahead of it.
     prepared: Option<Prepared>,
-    /// When the next job started, if that was not now.
+    /// When the next job started, if its process does not say.
     started: Option<(SystemTime, Duration)>,
-}
-
-enum Opened {
-    NotYet,
-    Open(Store),
-    /// Why nothing can be stored.
-    Refused(String),
+    /// The wall clock at boot, asked once: jobs that started together must not be told apart by it.
+    boot: OnceCell<Option<SystemTime>>,
 }
 
 /// What is known of a job when it becomes one.
@@ -55,7 +53,8 @@ pub(super) struct Start<'a> {
 impl Ledger {
     pub(super) fn new(work: &Work, degraded: Vec<String>, address: Option<Address>) -> Self {
         Self {
-            store: Opened::NotYet,
+            store: None,
+            refusal: None,
             settings: work.settings.clone(),
             caller: work.caller,
             degraded,
@@ -63,36 +62,37 @@ impl Ledger {
             asked: OnceCell::new(),
             prepared: None,
             started: None,
+            boot: OnceCell::new(),
         }
     }
 
-    /// Why nothing can be stored, once that was tried.
+    /// When a process started. Jobs come to register in any order; they are listed as they started.
+    fn started(&self, starttime: u64) -> Option<(SystemTime, Duration)> {
+        let boot = self
+            .boot
+            .get_or_init(|| clock::wall().checked_sub(clock::boottime()));
+        let since = proc::since_boot(starttime).filter(|_| starttime > 0)?;
+        Some(((*boot)?.checked_add(since)?, since))
+    }
+
+    /// Why nothing can be stored, if that was so when it was last tried.
     pub(super) fn refusal(&self) -> Option<&str> {
-        match &self.store {
-            Opened::Refused(why) => Some(why),
-            _ => None,
-        }
+        self.refusal.as_deref()
     }
 
     /// The store, if a job has opened it.
     pub(super) fn store(&self) -> Option<&Store> {
-        match &self.store {
-            Opened::Open(store) => Some(store),
-            _ => None,
-        }
+        self.store.as_ref()
     }
 
     fn open(&mut self) -> Option<&Store> {
-        if matches!(self.store, Opened::NotYet) {
-            self.store = match Store::open(&self.settings, |name| std::env::var_os(name)) {
-                Ok(store) => Opened::Open(store),
-                Err(error) => Opened::Refused(error.to_string()),
-            };
+        if self.store.is_none() {
+            match Store::open(&self.settings, |name| std::env::var_os(name)) {
+                Ok(store) => self.store = Some(store),
+                Err(error) => self.refusal = Some(error.to_string()),
+            }
         }
-        match &self.store {
-            Opened::Open(store) => Some(store),
-            _ => None,
-        }
+        self.store.as_ref()
     }
 
     /// Does ahead of a job what does not depend on it.
@@ -104,7 +104,7 @@ impl Ledger {
 
     /// Undoes what was prepared and not used.
     pub(super) fn tidy(&mut self) {
-        if let (Some(prepared), Opened::Open(store)) = (self.prepared.take(), &self.store) {
+        if let (Some(prepared), Some(store)) = (self.prepared.take(), &self.store) {
             store.discard(&prepared);
         }
     }
@@ -112,7 +112,7 @@ impl Ledger {
     /// Removes what is no longer kept, now and then. The last thing a supervisor of jobs does: nobody
     /// waits for it any more.
     pub(super) fn clear_up(&self) {
-        if let Opened::Open(store) = &self.store {
+        if let Some(store) = &self.store {
             store.collect_if_due(&self.settings);
         }
     }
@@ -134,9 +134,14 @@ impl Ledger {
             None => store.create_job(draft),
         };
         match created {
-            Ok(live) => Some(live),
+            Ok(live) => {
+                self.refusal = None;
+                Some(live)
+            }
             Err(error) => {
-                self.store = Opened::Refused(error.to_string());
+                self.refusal = Some(error.to_string());
+                // Opened anew for the next job: it may have been moved away.
+                self.store = None;
                 None
             }
         }
@@ -155,9 +160,11 @@ impl Ledger {
         let was = start.was.clone();
         let asked = start.run.and_then(|run| run.cwd.clone());
         let asked = asked.or_else(|| was.as_ref().map(|(_, cwd)| cwd.clone()));
-        let cwd = asked.unwrap_or_else(|| {
-            std::fs::read_link(format!("/proc/{}/cwd", start.pid)).unwrap_or_default()
-        });
+        let cwd = asked.unwrap_or_else(|| proc::link(start.pid, "cwd").unwrap_or_default());
+        let identity = was
+            .map(|(identity, _)| identity)
+            .or_else(|| store::identity(start.pid))
+            .unwrap_or_else(|| store::identity_with(start.pid, 0));
         let mut degraded = self.degraded.clone();
         degraded.extend(start.degraded.iter().cloned());
         let session = start
@@ -171,15 +178,12 @@ impl Ledger {
             session,
             harness: self.on_behalf().1.clone(),
             name: start.run.and_then(|run| run.name.clone()),
-            started: self.started,
+            started: self.started.or_else(|| self.started(identity.starttime)),
             tty: start.tty,
             redirected_to: start.redirected_to.clone(),
             transcript: start.transcript.clone(),
             transcript_cap: self.settings.transcript_cap,
-            proc: was
-                .map(|(identity, _)| identity)
-                .or_else(|| store::identity(start.pid))
-                .unwrap_or_default(),
+            proc: identity,
             control: self.control.clone(),
             interactive: start.run.is_some_and(|run| run.interactive),
             degraded,

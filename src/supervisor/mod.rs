@@ -12,9 +12,11 @@ mod call;
 mod control;
 mod ending;
 mod foreground;
+mod hearing;
 mod jobs;
 mod ledger;
 mod news;
+mod redirected;
 mod run;
 mod start;
 mod strays;
@@ -25,12 +27,11 @@ use std::time::Duration;
 
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags, EpollTimeout};
 
-use crate::handoff::{Address, FrontLink, LoneJob, RunJob, ToFront, ToSupervisor, Work};
+use crate::handoff::{Address, FrontLink, LoneJob, RunJob, ToFront, Work};
 use crate::record::ProcIdentity;
-use crate::settings::{OnTerm, Settings};
+use crate::settings::Settings;
 use crate::sys::affinity::Affinity;
 use crate::sys::clock;
-use crate::sys::fds;
 use crate::sys::process::{self, ChangeKind, Usage};
 use crate::sys::signal::{Saved, SignalFd};
 
@@ -54,6 +55,9 @@ const GRACE: Duration = Duration::from_secs(1);
 const KILLED_LEFTOVER: Duration = Duration::from_secs(15);
 /// How long the leftovers of an ended job may live before they count as jobs of their own.
 const LEFTOVER: Duration = Duration::from_millis(200);
+
+/// How often a job is looked at that there was no descriptor for.
+const UNSEEN: Duration = Duration::from_secs(1);
 
 const TOKEN_CHILD: u64 = 1;
 const TOKEN_LINK: u64 = 2;
@@ -138,6 +142,10 @@ pub(crate) struct Supervisor {
     /// The only job that the text can start.
     lone: Option<LoneJob>,
     has_terminal: bool,
+    /// At a terminal, in the group of the front.
+    shares_group: bool,
+    /// How often the front wanted the shell to go on.
+    continues: u8,
     command: Vec<u8>,
     shell_path: std::path::PathBuf,
     shell_argv: Vec<std::ffi::OsString>,
@@ -152,6 +160,7 @@ pub(crate) struct Supervisor {
     settle_down_at: Option<Duration>,
     /// What the announcement calls this program, once asked for.
     program_name: std::cell::OnceCell<String>,
+    looks: redirected::Looks,
     /// `Some` while this process is kept on one processor: until when.
     settled_in_at: Option<Duration>,
     affinity: Option<Affinity>,
@@ -196,7 +205,18 @@ impl Supervisor {
             && self.jobs.iter().all(|job| job.ended)
             && self.retry_at.is_none()
             && (self.has_no_children()
-                || (self.leftovers_at.is_none() && self.has_only_supervisors()))
+                || (self.leftovers_at.is_none() && !self.is_blind() && self.has_only_supervisors()))
+    }
+
+    /// Whether there is no `/proc` to see our children by. That there are some, and how each of them
+    /// ended, we know all the same.
+    fn is_blind(&self) -> bool {
+        self.address.is_none()
+    }
+
+    /// Whether something lives on that cannot be named.
+    fn has_unseen(&self) -> bool {
+        self.is_blind() && !self.has_no_children()
     }
 
     /// ECHILD is the kernel's own word that nothing of ours is left.
@@ -233,6 +253,7 @@ impl Supervisor {
             self.doomed.as_ref().and_then(|doomed| doomed.kill_at),
             self.leftovers_at,
             self.settle_down_at,
+            self.looks.map(|(_, at)| at),
             self.retry_at,
             self.settled_in_at,
             self.jobs
@@ -241,6 +262,7 @@ impl Supervisor {
                 .flat_map(|job| [job.deadline, job.idle.map(|(at, _)| at)])
                 .flatten()
                 .min(),
+            self.jobs.iter().any(Job::is_unseen).then_some(now + UNSEEN),
         ]
         .into_iter()
         .flatten()
@@ -276,6 +298,9 @@ impl Supervisor {
 
     fn look_at_clock(&mut self) {
         let now = clock::boottime();
+        if self.jobs.iter().any(Job::is_unseen) {
+            self.check_unwatched();
+        }
         if self.promote_at.is_some_and(|at| at <= now) && self.phase == Phase::Foreground {
             self.promote();
         }
@@ -299,6 +324,9 @@ impl Supervisor {
         if self.settle_down_at.is_some_and(|at| at <= now) {
             self.settle_down();
         }
+        if self.looks.is_some_and(|(_, at)| at <= now) {
+            self.look_for_files();
+        }
         if self.settled_in_at.take_if(|at| *at <= now).is_some()
             && let Some(affinity) = self.affinity.take()
         {
@@ -314,92 +342,6 @@ impl Supervisor {
             if self.jobs[index].is_silent(now) {
                 self.time_out(index, "idle-timeout");
             }
-        }
-    }
-
-    // --- the front ---
-
-    /// Hears whatever the front has said by now, so that what follows is judged with it.
-    fn hear_all(&mut self) {
-        while let Some(link) = &self.link
-            && fds::wait_readable(&[link.requests.as_raw_fd()], 0)[0]
-        {
-            self.hear_front();
-        }
-    }
-
-    fn hear_front(&mut self) {
-        let Some(link) = &self.link else { return };
-        match link.hear() {
-            Some(ToSupervisor::Signal { signal, sender }) => self.forward(signal, sender),
-            Some(ToSupervisor::Continue) => {
-                drop(crate::sys::signal::kill_group(
-                    self.shell.pid,
-                    libc::SIGCONT,
-                ));
-            }
-            None => self.front_died(),
-        }
-    }
-
-    /// A signal for the front means the foreground, all of it.
-    fn forward(&mut self, signal: i32, sender: i32) {
-        if self.phase != Phase::Foreground {
-            // The shell has ended and its last output, or a job, holds the front: it may go.
-            if !matches!(signal, libc::SIGUSR1 | libc::SIGUSR2) {
-                self.adopt_strays();
-                self.say_announcement();
-                self.finish_call(signal);
-            }
-            return;
-        }
-        if self.run.is_some() {
-            // `run --wait` only watches: whoever stops watching leaves the job alone.
-            self.say_announcement();
-            self.finish_call((128 + signal) << 8);
-            return;
-        }
-        let promotes = self.settings.on_term == OnTerm::Promote && signal == libc::SIGTERM;
-        if promotes {
-            self.promote();
-            return;
-        }
-        if !matches!(signal, libc::SIGUSR1 | libc::SIGUSR2) {
-            let mut killing = self.new_killing(signal, "signal");
-            killing.sender = sender;
-            killing.program = crate::sys::proc::comm(sender);
-            self.killing = Some(killing);
-        }
-        self.signal_foreground(signal);
-    }
-
-    /// The front was killed, or its harness gave up on it: end the foreground, spare the jobs.
-    fn front_died(&mut self) {
-        self.drop_link();
-        if self.killing.is_none() {
-            self.bystanders = self.strays(true);
-        }
-        match self.phase {
-            Phase::Foreground if self.run.is_some() => self.release(),
-            Phase::Foreground => {
-                let escalate_at = Some(clock::boottime() + GRACE);
-                let mut killing = self.new_killing(libc::SIGKILL, "front-died");
-                killing.escalate_at = escalate_at;
-                self.killing = Some(killing);
-                self.signal_foreground(libc::SIGTERM);
-            }
-            Phase::Lingering => self.release(),
-            Phase::Settling(_) => {
-                // Nobody waits for the rest of the output any more.
-                self.sinks.iter_mut().for_each(|sink| sink.gone = true);
-            }
-            Phase::Released => {}
-        }
-    }
-
-    fn drop_link(&mut self) {
-        if let Some(link) = self.link.take() {
-            let _ = self.epoll.delete(link.requests.as_fd());
         }
     }
 
@@ -425,13 +367,19 @@ impl Supervisor {
             }
             process::reap(change.pid);
         }
-        for index in 0..self.jobs.len() {
-            if self.jobs[index].unwatched {
-                self.check_job(index);
-            }
-        }
+        self.end_lingering();
+        self.check_unwatched();
         while let Some(change) = process::take_stop() {
             self.note_stop(change.pid, change.kind);
+        }
+    }
+
+    /// Looks at the jobs whose pidfd tells nothing, or that have none.
+    fn check_unwatched(&mut self) {
+        for index in 0..self.jobs.len() {
+            if self.jobs[index].unwatched || self.jobs[index].is_unseen() {
+                self.check_job(index);
+            }
         }
     }
 
@@ -446,7 +394,8 @@ impl Supervisor {
             && self.has_terminal
             && let (Some(signal), Some(link)) = (stopped, &mut self.link)
         {
-            link.tell(&ToFront::Stopped(signal));
+            let heard = self.continues;
+            link.tell(&ToFront::Stopped { signal, heard });
         }
     }
 

@@ -42,6 +42,9 @@ pub(super) fn fork_program(
         }),
         Forked::Child => {
             drop((gate_end, errors));
+            let mut keep = [follower, &gate, &error_end].map(|fd| fd.as_raw_fd());
+            // All of these are closed by the exec; nothing else of the caller's goes to a job.
+            fds::close_all_but(3, &mut keep);
             let error = become_program(work, run, follower.as_raw_fd(), tty, &gate, marker);
             let errno = error.raw_os_error().unwrap_or(libc::EIO);
             process::child_write(error_end.as_raw_fd(), &errno.to_le_bytes());

@@ -17,7 +17,9 @@ use super::{
 };
 use super::{jobs, run};
 use crate::caller;
-use crate::handoff::{Address, CHANGED_SIGNALS, FrontLink, SUPERVISOR_VARIABLE, ToFront, Work};
+use crate::handoff::{
+    Address, CHANGED_SIGNALS, FrontLink, Group, SUPERVISOR_VARIABLE, ToFront, Work,
+};
 use crate::settings::Linger;
 use crate::sys::fds::{self, Kind};
 use crate::sys::process::{self, Forked, Image};
@@ -70,6 +72,9 @@ fn begin(mut work: Work, link: &mut FrontLink) -> std::io::Result<Supervisor> {
         degraded.push("no-subreaper".to_owned());
     }
     let caller_session = session::own_session();
+    // From here to the start of the shell everything may fail: then the front runs the shell itself.
+    // Afterwards nothing may.
+    let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
     let children = SignalFd::new(&[libc::SIGCHLD])?;
     let (requests, request_end) = fds::pipe()?;
     fds::set_nonblocking(requests.as_fd())?;
@@ -105,13 +110,12 @@ fn begin(mut work: Work, link: &mut FrontLink) -> std::io::Result<Supervisor> {
             pid
         }
         None => {
-            let pid = start_shell(&work, &marker, &streams)?;
+            let pid = start_shell(&work, &marker, &streams, &children)?;
             streams.pipes.clear();
             pid
         }
     };
     let started = clock::boottime();
-    let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
     // The other end is kept open on purpose: `requests` must never report its end.
     std::mem::forget(request_end);
     work.terminal = work.terminal.filter(|_| work.run.is_none());
@@ -153,6 +157,8 @@ fn begin(mut work: Work, link: &mut FrontLink) -> std::io::Result<Supervisor> {
         has_spots: work.has_spots,
         lone: work.lone,
         has_terminal: work.terminal.is_some(),
+        shares_group: matches!(work.group, Group::Shared),
+        continues: 0,
         command: work.command,
         shell_path: work.shell,
         shell_argv: work.argv,
@@ -163,6 +169,7 @@ fn begin(mut work: Work, link: &mut FrontLink) -> std::io::Result<Supervisor> {
         leftovers_at: None,
         settle_down_at: None,
         program_name: std::cell::OnceCell::new(),
+        looks: None,
         settled_in_at: work.affinity.is_some().then(|| started + SETTLING_IN),
         affinity: work.affinity,
         retry_at: None,
@@ -172,7 +179,7 @@ fn begin(mut work: Work, link: &mut FrontLink) -> std::io::Result<Supervisor> {
         helpers: Vec::new(),
         buffer: vec![0; 64 * 1024],
     };
-    drop(work.terminal);
+    drop((work.terminal, work.group));
     let mut keep = supervisor.descriptors();
     keep.extend(link.descriptors());
     if let Some((waiting, output, ..)) = &started_run {
@@ -183,7 +190,9 @@ fn begin(mut work: Work, link: &mut FrontLink) -> std::io::Result<Supervisor> {
     if let Some((waiting, output, tty, run)) = started_run {
         supervisor.begin_run(&waiting, output, tty, &run, link);
     }
-    supervisor.watch(&supervisor.requests, TOKEN_REGISTER);
+    if supervisor.address.is_some() {
+        supervisor.watch(&supervisor.requests, TOKEN_REGISTER);
+    }
     fds::with_borrowed(supervisor.children.as_raw_fd(), |fd| {
         supervisor.watch(fd, TOKEN_CHILD)
     });
@@ -211,10 +220,6 @@ fn begin(mut work: Work, link: &mut FrontLink) -> std::io::Result<Supervisor> {
 /// `None` without a `/proc` of our own pid namespace: its numbers would mean other processes.
 fn own_address(fd: i32) -> Option<Address> {
     let pid = session::pid();
-    let own = std::fs::read_link("/proc/self").ok()?;
-    if own.to_str()?.parse() != Ok(pid) {
-        return None;
-    }
     Some(Address {
         pid,
         starttime: proc::starttime(pid)?,
@@ -275,7 +280,12 @@ fn set_up_streams(is_run: bool) -> std::io::Result<Streams> {
 }
 
 /// Starts the real shell and gives its pid once it has been exec'd.
-fn start_shell(work: &Work, marker: &[Vec<u8>], streams: &Streams) -> std::io::Result<i32> {
+fn start_shell(
+    work: &Work,
+    marker: &[Vec<u8>],
+    streams: &Streams,
+    children: &SignalFd,
+) -> std::io::Result<i32> {
     let end = |slot: usize| streams.ends[slot].map(|index| streams.pipes[index].as_raw_fd());
     let ends = [end(0), end(1)];
     let put_streams = || {
@@ -296,7 +306,7 @@ fn start_shell(work: &Work, marker: &[Vec<u8>], streams: &Streams) -> std::io::R
     for (argv, extra) in tries {
         let image = Image::new(&work.shell, argv, extra);
         result = match &work.terminal {
-            Some(terminal) => fork_at_terminal(work, terminal, &image, put_streams),
+            Some(terminal) => fork_at_terminal(work, children, terminal, &image, put_streams),
             None => spawn_in_session(work, &image, put_streams),
         };
         if !matches!(&result, Err(error) if error.raw_os_error() == Some(libc::E2BIG)) {
@@ -338,10 +348,11 @@ fn spawn_in_session(work: &Work, image: &Image, put_streams: impl Fn()) -> std::
     }
 }
 
-/// With a terminal: a group of its own in the caller's session, in the foreground if we are. The
-/// shell waits at a gate until the supervisor has left that session.
+/// With a terminal: in the caller's session, in the foreground if we are. The shell waits at a gate
+/// until the supervisor has left that session.
 fn fork_at_terminal(
     work: &Work,
+    children: &SignalFd,
     terminal: &OwnedFd,
     image: &Image,
     put_streams: impl Fn(),
@@ -354,6 +365,15 @@ fn fork_at_terminal(
             drop(session::child_new_session());
             drop(error_end);
             let _ = nix::unistd::write(&gate_end, b"g");
+            // Ctrl-Z may strike between the moment at which the child hears signals again and its exec:
+            // whoever waited for the exec alone would wait for ever, for nobody would tell the front.
+            let waits = [errors.as_raw_fd(), children.as_raw_fd()];
+            while !fds::wait_readable(&waits, -1)[0] {
+                while children.next().is_some() {}
+                if process::is_stopped(pid) {
+                    return Ok(pid);
+                }
+            }
             let mut errno = [0u8; 4];
             if let Ok(4) = nix::unistd::read(&errors, &mut errno) {
                 process::wait_for(pid);
@@ -363,9 +383,15 @@ fn fork_at_terminal(
         }
         Forked::Child => {
             drop(gate_end);
-            session::child_new_group();
-            if takes_terminal {
-                session::child_take_terminal(terminal.as_raw_fd(), session::pid());
+            if !matches!(work.group, Group::Shared) {
+                session::child_new_group();
+                if takes_terminal {
+                    session::child_take_terminal(terminal.as_raw_fd(), session::pid());
+                }
+            }
+            if let Group::Anchored(anchorage) = &work.group {
+                process::child_write(anchorage.call.as_raw_fd(), &session::pid().to_le_bytes());
+                let _ = process::child_wait_gate(anchorage.answer.as_raw_fd());
             }
             if !process::child_wait_gate(gate.as_raw_fd()) {
                 process::exit_now(125);

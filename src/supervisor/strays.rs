@@ -86,6 +86,10 @@ impl Supervisor {
         {
             return false;
         }
+        if self.is_blind() {
+            // Whatever outlived its call.
+            return matches!(self.phase, Phase::Released | Phase::Lingering);
+        }
         let Some(dead) = proc::stat(pid) else {
             return false;
         };
@@ -103,7 +107,8 @@ impl Supervisor {
 
     /// Records a stray that nobody saw alive; of its command only the name is left.
     pub(super) fn record_dead_stray(&mut self, pid: i32, status: i32, usage: Usage) {
-        let text = proc::comm(pid).unwrap_or_default();
+        let whole = || String::from_utf8_lossy(&self.command).into_owned();
+        let text = proc::comm(pid).unwrap_or_else(whole);
         let start = Start {
             how: How::Stray,
             pid,
@@ -115,7 +120,12 @@ impl Supervisor {
             run: None,
             was: None,
         };
-        if let Some(live) = self.ledger.publish(&start) {
+        let live = if self.is_blind() {
+            self.ledger.publish_since(&start, self.shell.started)
+        } else {
+            self.ledger.publish(&start)
+        };
+        if let Some(live) = live {
             let job = self.new_job(pid, text.into_bytes(), Some(live));
             self.jobs.push(job);
             self.finish(self.jobs.len() - 1, status, Some(usage), "waitid");
@@ -201,14 +211,17 @@ impl Supervisor {
     /// What is still written to the call's own pipes belongs to a job, or to nobody.
     pub(super) fn give_feeds_to_jobs(&mut self) {
         let heir = self.jobs.iter().position(|job| !job.ended);
+        let unseen = self.has_unseen();
         for slot in &mut self.feeds {
             let Some(feed) = slot else { continue };
             if feed.owner.is_none() {
                 feed.owner = heir;
             }
-            match feed.owner {
-                Some(_) => feed.listen(&self.epoll, true),
-                None => *slot = None,
+            // Somebody whom we cannot see may write: nobody reads it, but it must not die of that.
+            if feed.owner.is_some() || unseen {
+                feed.listen(&self.epoll, true);
+            } else {
+                *slot = None;
             }
         }
     }

@@ -225,11 +225,21 @@ pub fn is_same_description(own: RawFd, pid: i32, fd: RawFd) -> Option<bool> {
 #[must_use]
 pub fn object_of(pid: i32, fd: RawFd) -> Option<Object> {
     use std::os::unix::fs::MetadataExt;
+    if !super::proc::is_ours() {
+        return None;
+    }
     let file = std::fs::metadata(format!("/proc/{pid}/fd/{fd}")).ok()?;
     Some(Object {
         dev: file.dev(),
         ino: file.ino(),
     })
+}
+
+/// Whether descriptor `fd` of the process `pid` is a regular file.
+#[must_use]
+pub fn is_regular_of(pid: i32, fd: RawFd) -> bool {
+    super::proc::is_ours()
+        && std::fs::metadata(format!("/proc/{pid}/fd/{fd}")).is_ok_and(|file| file.is_file())
 }
 
 /// Waits until `fd` can be read, something happened on it, or `timeout_ms` passed (-1: for ever).
@@ -250,6 +260,18 @@ pub fn wait_readable(fds: &[RawFd], timeout_ms: i32) -> Vec<bool> {
         .iter()
         .map(|poll| result > 0 && poll.revents != 0)
         .collect()
+}
+
+/// Waits until a small write to `fd` would not block, or `timeout_ms` passed.
+#[must_use]
+pub fn wait_writable(fd: RawFd, timeout_ms: i32) -> bool {
+    let mut poll = libc::pollfd {
+        fd,
+        events: libc::POLLOUT,
+        revents: 0,
+    };
+    // SAFETY: one live pollfd.
+    unsafe { libc::poll(&raw mut poll, 1, timeout_ms) == 1 }
 }
 
 /// Sends without blocking and without SIGPIPE, whatever the socket's own mode.

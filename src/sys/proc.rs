@@ -47,9 +47,35 @@ impl Stat {
     }
 }
 
+/// Whether `/proc` is there and counts processes as we do. That of another pid namespace knows us by
+/// another number, and under our numbers it shows strangers: nothing of it is believed.
+#[must_use]
+pub fn is_ours() -> bool {
+    static OURS: OnceLock<bool> = OnceLock::new();
+    *OURS.get_or_init(|| {
+        let own = std::fs::read_link("/proc/self").ok();
+        let own = own.as_ref().and_then(|path| path.to_str()?.parse().ok());
+        own == Some(super::session::pid())
+    })
+}
+
+/// The path of something below the directory of a process, if `/proc` can be believed.
+fn path(pid: i32, name: &str) -> Option<String> {
+    is_ours().then(|| format!("/proc/{pid}/{name}"))
+}
+
+/// Where a link of a process leads: `cwd`, `fd/1`.
+#[must_use]
+pub fn link(pid: i32, name: &str) -> Option<std::path::PathBuf> {
+    std::fs::read_link(path(pid, name)?).ok()
+}
+
 /// Asks for one process. `None`: there is none, or `/proc` hides it.
 #[must_use]
 pub fn stat(pid: i32) -> Option<Stat> {
+    if !is_ours() {
+        return None;
+    }
     let mut path = [0u8; 32];
     let path = stat_path(pid, &mut path)?;
     let fd = open(path, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty()).ok()?;
@@ -108,13 +134,21 @@ pub fn starttime(pid: i32) -> Option<u64> {
     stat(pid).map(|stat| stat.starttime)
 }
 
-/// How long ago the process started, to a hundredth of a second.
+/// A start time as a moment of the clock that counts from boot, to a hundredth of a second.
 #[must_use]
-pub fn age(stat: &Stat) -> Option<Duration> {
+pub fn since_boot(starttime: u64) -> Option<Duration> {
     // SAFETY: takes a number; -1 means that it does not know.
     let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
     let ticks = u64::try_from(ticks).ok().filter(|ticks| *ticks > 0)?;
-    let started = Duration::from_millis(stat.starttime.saturating_mul(1000) / ticks);
+    Some(Duration::from_millis(
+        starttime.saturating_mul(1000) / ticks,
+    ))
+}
+
+/// How long ago the process started, to a hundredth of a second.
+#[must_use]
+pub fn age(stat: &Stat) -> Option<Duration> {
+    let started = since_boot(stat.starttime)?;
     Some(super::clock::boottime().saturating_sub(started))
 }
 
@@ -153,6 +187,9 @@ pub fn zombie_status(pid: i32, starttime: u64) -> Option<i32> {
 /// Every process that `/proc` shows: one look, for walks over trees.
 #[must_use]
 pub fn table() -> Vec<Stat> {
+    if !is_ours() {
+        return Vec::new();
+    }
     let Ok(entries) = std::fs::read_dir("/proc") else {
         return Vec::new();
     };
@@ -167,7 +204,7 @@ pub fn table() -> Vec<Stat> {
 /// built without CONFIG_PROC_CHILDREN.
 #[must_use]
 pub fn children(pid: i32) -> Vec<i32> {
-    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
+    let Some(Ok(threads)) = path(pid, "task").map(std::fs::read_dir) else {
         return Vec::new();
     };
     let mut found = Vec::new();
@@ -231,20 +268,20 @@ pub fn tree_in(table: &[Stat], root: i32) -> Vec<Stat> {
 /// The name of the program, at most 15 bytes.
 #[must_use]
 pub fn comm(pid: i32) -> Option<String> {
-    let name = std::fs::read(format!("/proc/{pid}/comm")).ok()?;
+    let name = std::fs::read(path(pid, "comm")?).ok()?;
     Some(String::from_utf8_lossy(name.trim_ascii_end()).into_owned())
 }
 
 #[must_use]
 pub fn exe(pid: i32) -> Option<std::path::PathBuf> {
-    std::fs::read_link(format!("/proc/{pid}/exe")).ok()
+    link(pid, "exe")
 }
 
 /// The arguments, as the process shows them.
 #[must_use]
 pub fn cmdline(pid: i32) -> Option<Vec<OsString>> {
     let mut bytes = Vec::with_capacity(8 * 1024);
-    let file = std::fs::File::open(format!("/proc/{pid}/cmdline")).ok()?;
+    let file = std::fs::File::open(path(pid, "cmdline")?).ok()?;
     file.take(1 << 20).read_to_end(&mut bytes).ok()?;
     if bytes.last() == Some(&0) {
         bytes.pop();
@@ -258,6 +295,14 @@ pub fn cmdline(pid: i32) -> Option<Vec<OsString>> {
             .map(|arg| OsString::from_vec(arg.to_vec()))
             .collect(),
     )
+}
+
+/// Whether the environment that a process started with has an entry of which `wanted` holds.
+#[must_use]
+pub fn environment(pid: i32, wanted: impl Fn(&[u8]) -> bool) -> bool {
+    path(pid, "environ")
+        .and_then(|path| std::fs::read(path).ok())
+        .is_some_and(|bytes| bytes.split(|&byte| byte == 0).any(wanted))
 }
 
 fn namespace(path: &str) -> u64 {
@@ -281,7 +326,7 @@ pub fn timens() -> u64 {
 /// The inode of another process's pid namespace.
 #[must_use]
 pub fn pidns_of(pid: i32) -> Option<u64> {
-    nix::sys::stat::stat(format!("/proc/{pid}/ns/pid").as_str())
+    nix::sys::stat::stat(path(pid, "ns/pid")?.as_str())
         .ok()
         .map(|stat| stat.st_ino)
 }
@@ -320,12 +365,6 @@ fn read_line(path: &str) -> Option<String> {
     let read = file.read(&mut buffer).ok()?;
     let text = std::str::from_utf8(&buffer[..read]).ok()?.trim();
     (!text.is_empty() && text != "uninitialized").then(|| text.to_owned())
-}
-
-/// Whether `/proc` shows us anything at all.
-#[must_use]
-pub fn is_readable() -> bool {
-    stat(std::process::id() as i32).is_some()
 }
 
 /// A handle on a process. It never means another one: signals through it cannot hit a stranger.
@@ -448,7 +487,7 @@ mod tests {
         assert_eq!(pidns_of(me), Some(pidns()));
         assert!(tree(me).iter().any(|found| found.pid == me));
         assert!(table().len() > 1);
-        assert!(is_readable());
+        assert!(is_ours());
     }
 
     #[test]

@@ -33,8 +33,10 @@ pub fn child_fork() -> io::Result<Forked> {
     }
 }
 
-/// The stack of a child of [`spawn_sharing`]; only touched pages cost anything.
+/// The stack of a child of [`spawn_sharing`], on which a supervisor lives on; only touched pages cost
+/// anything. Its lowest part is a guard: running over it is a crash, not a corruption.
 const STACK: usize = 1024 * 1024;
+const GUARD: usize = 64 * 1024;
 
 extern "C" fn call<F: FnMut() -> i32>(child: *mut libc::c_void) -> libc::c_int {
     // SAFETY: `spawn_sharing` passes its own argument, which outlives the child's use of it because
@@ -54,6 +56,8 @@ pub fn spawn_sharing<F: FnMut() -> i32>(child: &mut F) -> io::Result<i32> {
     if stack == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
+    // SAFETY: the beginning of the mapping that was just made and that nobody uses yet.
+    unsafe { libc::mprotect(stack, GUARD, libc::PROT_NONE) };
     // SAFETY: the end of the mapping, where a stack that grows down begins.
     let top = unsafe { stack.cast::<u8>().add(STACK) };
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
@@ -67,6 +71,19 @@ pub fn spawn_sharing<F: FnMut() -> i32>(child: &mut F) -> io::Result<i32> {
     // SAFETY: the child has left this memory: it exec'd or ended.
     unsafe { libc::munmap(stack, STACK) };
     result
+}
+
+/// The path by which this process was exec'd, as the kernel noted it (AT_EXECFN); needs no `/proc`.
+#[must_use]
+pub fn executed_path() -> Option<std::path::PathBuf> {
+    // SAFETY: takes a number; 0 means that there is no such entry.
+    let address = unsafe { libc::getauxval(libc::AT_EXECFN) };
+    if address == 0 {
+        return None;
+    }
+    // SAFETY: the kernel put a C string there that stays for the life of the process.
+    let path = unsafe { CStr::from_ptr(address as *const c_char) };
+    Some(OsStr::from_bytes(path.to_bytes()).into())
 }
 
 /// Ends this process at once: no exit handlers, no buffers, no destructors.
@@ -309,6 +326,14 @@ pub fn take_stop() -> Option<Change> {
     )
     .ok()
     .flatten()
+}
+
+/// Whether a child has stopped; left for [`take_stop`].
+#[must_use]
+pub fn is_stopped(pid: i32) -> bool {
+    let options = libc::WSTOPPED | libc::WNOHANG | libc::WNOWAIT;
+    let change = libc::id_t::try_from(pid).map(|id| wait_raw(libc::P_PID, id, options));
+    matches!(change, Ok(Ok(Some(_))))
 }
 
 /// Reaps an ended child.

@@ -74,6 +74,45 @@ pub fn child_new_group() {
     unsafe { libc::setpgid(0, 0) };
 }
 
+/// Joins a process group of the session. Async-signal-safe.
+pub fn child_join_group(group: i32) {
+    // SAFETY: plain numbers; 0 means this process. A group that has gone meanwhile is refused.
+    unsafe { libc::setpgid(0, group) };
+}
+
+/// Has the kernel kill this process when its parent `parent` ends.
+pub fn child_die_with(parent: i32) {
+    // SAFETY: PR_SET_PDEATHSIG takes an integer.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) };
+    if parent_pid() != parent {
+        // It ended before we asked.
+        super::process::exit_now(0);
+    }
+}
+
+/// Whether nobody in this session could continue our process group if it were stopped: no ancestor of
+/// ours in another group of it. The kernel then drops the signals of job control.
+#[must_use]
+pub fn is_group_orphaned(parent_of: impl Fn(i32) -> Option<i32>) -> bool {
+    let (group, session) = (own_group(), own_session());
+    let mut pid = parent_pid();
+    for _ in 0..512 {
+        // SAFETY: plain numbers; a process that has gone, or is out of our sight, gives -1.
+        if pid <= 0 || unsafe { libc::getsid(pid) } != session {
+            return true;
+        }
+        // SAFETY: as above.
+        if unsafe { libc::getpgid(pid) } != group {
+            return false;
+        }
+        match parent_of(pid) {
+            Some(parent) => pid = parent,
+            None => return true,
+        }
+    }
+    true
+}
+
 /// Makes this process the one that orphans among its descendants are handed to.
 pub fn become_subreaper() -> io::Result<()> {
     // SAFETY: PR_SET_CHILD_SUBREAPER takes an integer.

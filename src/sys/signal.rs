@@ -185,6 +185,29 @@ pub fn stop_self() {
     unsafe { libc::kill(super::session::pid(), libc::SIGSTOP) };
 }
 
+/// Blocks whatever can be blocked.
+pub fn block_all() {
+    let mut set = empty_set();
+    // SAFETY: `set` is live.
+    unsafe { libc::sigfillset(&raw mut set) };
+    // SAFETY: as in `block`.
+    unsafe { libc::sigprocmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
+}
+
+/// Sends `signal` to every process of our own group, us included.
+pub fn send_to_own_group(signal: i32) {
+    // SAFETY: plain numbers; 0 means our own group.
+    unsafe { libc::kill(0, signal) };
+}
+
+/// Kills a child that was not waited for yet.
+pub fn kill_child(pid: i32) {
+    if pid > 1 {
+        // SAFETY: plain numbers.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+    }
+}
+
 /// Sends `signal` to the process group `group`. Refuses the groups that mean "everybody" or "mine".
 pub fn kill_group(group: i32, signal: i32) -> io::Result<()> {
     if group <= 1 {

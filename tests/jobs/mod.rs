@@ -4,6 +4,10 @@
 mod details;
 /// `$!`, `wait`, `kill %1`, traps: as native, also where the text was rewritten.
 mod native;
+/// Order, files, descriptors.
+mod order;
+/// The supervisor itself is killed.
+mod orphaned;
 /// Eleven forms, over every kind of stream, through every kind of kill.
 mod survival;
 

@@ -6,8 +6,12 @@ mod corpus;
 mod forms;
 /// The exact shapes in which harnesses call their shell.
 mod harnesses;
+/// A person at an interactive shell.
+mod job_control;
 /// Sizes and bytes at the edges: large commands and environments, bytes that are no text.
 mod limits;
+/// Too few descriptors, no `/proc`.
+mod scarce;
 /// Every exit code and every deadly signal.
 mod statuses;
 /// Pipes, closed and inherited descriptors, stdin that is left for the next reader.

@@ -47,7 +47,7 @@ fn real_sh() -> PathBuf {
 }
 
 fn processes() -> Finding {
-    if proc::is_readable() {
+    if proc::is_ours() {
         ok("/proc", "shows processes")
     } else {
         fail(

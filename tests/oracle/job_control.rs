@@ -1,0 +1,323 @@
+//! A person at an interactive shell: Ctrl-Z, `fg`, `bg`, `kill %1`, the terminal read from the background.
+//! The same dialogue is held with the real shell and with ours as the command, and what was seen is
+//! compared.
+//!
+//! No step relies on time. What comes late is looked at again; a key that may have been typed before the
+//! command had the terminal is typed again, and the line is cleared before the next one.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::process::Child;
+use std::time::Duration;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use crate::support::{
+    DEADLINE, Sandbox, Streams, exit_of, holds_within, in_parallel, real, stands_in,
+};
+
+const PROMPT: &str = "@@ ";
+const STOP: &str = "\x1a";
+const INTERRUPT: &str = "\x03";
+const CLEAR_LINE: &str = "\x15";
+
+/// An interactive shell on a terminal of its own.
+struct Dialogue {
+    child: Child,
+    terminal: File,
+    seen: String,
+    /// Up to where it was looked at.
+    read: usize,
+}
+
+impl Dialogue {
+    /// `shell` is bash or zsh, `command` what `$SH` means in it.
+    fn new(sandbox: &Sandbox, shell: &str, command: &Path) -> Self {
+        let options = match shell {
+            "bash" => vec!["--norc", "--noprofile", "-i"],
+            _ => vec!["-f", "-i", "+Z"],
+        };
+        let call = sandbox.real_call(shell).args(options);
+        let call = call.env("PS1", PROMPT).env("TERM", "dumb");
+        let running = call.env("SH", command).streams(Streams::Terminal).start();
+        let (child, terminal) = running.into_stdout();
+        let mut dialogue = Self {
+            child,
+            terminal,
+            seen: String::new(),
+            read: 0,
+        };
+        dialogue.expect(PROMPT);
+        dialogue
+    }
+
+    fn send(&mut self, keys: &str) {
+        self.terminal.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Whether `text` comes within the time.
+    fn comes(&mut self, text: &str, limit: Duration) -> bool {
+        holds_within(limit, || {
+            let mut ready = [PollFd::new(self.terminal.as_fd(), PollFlags::POLLIN)];
+            if poll(&mut ready, PollTimeout::ZERO) == Ok(1) {
+                let mut buffer = [0; 4096];
+                let count = self.terminal.read(&mut buffer).unwrap_or(0);
+                self.seen
+                    .push_str(&String::from_utf8_lossy(&buffer[..count]));
+            }
+            match self.seen[self.read..].find(text) {
+                Some(at) => {
+                    self.read += at + text.len();
+                    true
+                }
+                None => false,
+            }
+        })
+    }
+
+    #[track_caller]
+    fn expect(&mut self, text: &str) {
+        let came = self.comes(text, DEADLINE);
+        assert!(came, "no {text:?} in {:?}", self.seen);
+    }
+
+    /// Types a line at the prompt and gives what came until the next one.
+    #[track_caller]
+    fn answer(&mut self, line: &str) -> String {
+        self.send(&format!("{CLEAR_LINE}{line}\n"));
+        self.expect(line);
+        let from = self.read;
+        self.expect(PROMPT);
+        self.seen[from..self.read].to_owned()
+    }
+
+    /// Starts a command in the foreground that says `ready`.
+    #[track_caller]
+    fn start(&mut self, line: &str) {
+        self.send(&format!("{line}\n"));
+        self.expect("ready");
+    }
+
+    /// Types a key until the prompt is there again.
+    #[track_caller]
+    fn until_prompt(&mut self, key: &str) {
+        let back = holds_within(DEADLINE, || {
+            self.send(key);
+            self.comes(PROMPT, Duration::from_millis(300))
+        });
+        assert!(back, "no prompt in {:?}", self.seen);
+    }
+
+    /// Waits until `jobs` says this of the only job: `stopped`, `running`, or nothing.
+    #[track_caller]
+    fn state(&mut self, wanted: &str) {
+        let mut said = String::new();
+        let came = holds_within(DEADLINE, || {
+            said = self
+                .answer("jobs")
+                .to_lowercase()
+                .replace("suspended", "stopped");
+            let states = ["stopped", "running"];
+            let state = states.into_iter().find(|state| said.contains(state));
+            // What has just ended is told once more.
+            state.unwrap_or_default() == wanted
+        });
+        assert!(came, "never {wanted:?}, last {said:?} in {:?}", self.seen);
+    }
+
+    /// Brings the only job to the foreground. The shell tells which one it is; before that, a key would
+    /// throw the typed line away.
+    #[track_caller]
+    fn foreground(&mut self) {
+        self.send(&format!("{CLEAR_LINE}fg\n"));
+        self.expect("fg\r\n");
+        self.expect("$SH -c");
+    }
+
+    #[track_caller]
+    fn status(&mut self) -> String {
+        let said = self.answer("echo \"is=$?\"");
+        let status = said
+            .lines()
+            .find_map(|line| line.trim().strip_prefix("is="));
+        status.unwrap_or_default().to_owned()
+    }
+
+    fn leave(mut self) {
+        self.send(&format!("{CLEAR_LINE}exit\n"));
+        exit_of(&mut self.child);
+    }
+}
+
+/// Holds a dialogue in bash and in zsh, with the real bash and with ours, and compares.
+fn hold(dialogue: impl Fn(&mut Dialogue) -> Vec<String> + Sync) {
+    in_parallel(&["bash", "zsh"], |_, _, shell| {
+        let sandbox = Sandbox::new();
+        std::fs::write(sandbox.work().join("screen.py"), SCREEN).unwrap();
+        let [native, ours] = [real("bash"), sandbox.link("bash")].map(|command| {
+            let mut held = Dialogue::new(&sandbox, shell, &command);
+            held.seen = format!("[{}] ", command.display());
+            held.read = held.seen.len();
+            let seen = dialogue(&mut held);
+            held.leave();
+            seen
+        });
+        assert_eq!(
+            native, ours,
+            "in {shell}: left is the real command, right is ours"
+        );
+        sandbox.assert_no_survivors();
+    });
+}
+
+/// A full-screen program: it reads keys one by one, and stops its whole group itself, as editors do.
+const SCREEN: &str = "
+import os, signal, sys, termios, tty
+old = termios.tcgetattr(0)
+tty.setraw(0)
+os.write(1, b'ready')
+while os.read(0, 1) != b'z':
+    pass
+termios.tcsetattr(0, termios.TCSADRAIN, old)
+os.kill(0, signal.SIGTSTP)
+tty.setraw(0)
+os.write(1, b'back')
+while os.read(0, 1) != b'q':
+    pass
+termios.tcsetattr(0, termios.TCSADRAIN, old)
+sys.exit(3)
+";
+
+/// What a text may begin with: nothing, or something that makes it one with jobs, for which the shell has
+/// a process group of its own.
+const BEGINNINGS: [&str; 2] = ["", "true & "];
+
+#[test]
+fn stop_continue_and_kill() {
+    for beginning in BEGINNINGS {
+        hold(|shell| {
+            shell.start(&format!(
+                "$SH -c '{beginning}echo re\"\"ady; sleep 1000; echo after'"
+            ));
+            shell.until_prompt(STOP);
+            let status = shell.status();
+            shell.state("stopped");
+            shell.answer("bg");
+            shell.state("running");
+            shell.foreground();
+            shell.until_prompt(STOP);
+            shell.state("stopped");
+            shell.answer("kill %1");
+            shell.state("");
+            vec![status]
+        });
+    }
+}
+
+#[test]
+fn interrupt_after_a_stop() {
+    for beginning in BEGINNINGS {
+        hold(|shell| {
+            shell.start(&format!(
+                "$SH -c '{beginning}echo re\"\"ady; exec sleep 1000'"
+            ));
+            shell.until_prompt(STOP);
+            shell.state("stopped");
+            shell.foreground();
+            shell.until_prompt(INTERRUPT);
+            let status = shell.status();
+            shell.state("");
+            vec![status]
+        });
+    }
+}
+
+/// Whoever reads the terminal from the background is stopped, and reads on in the foreground.
+#[test]
+fn read_from_the_background() {
+    for beginning in BEGINNINGS {
+        hold(|shell| {
+            shell.answer(&format!(
+                "$SH -c '{beginning}head -n 1 | tr a-z A-Z; exit 4' &"
+            ));
+            shell.state("stopped");
+            shell.foreground();
+            shell.send("word\n");
+            shell.expect("WORD");
+            shell.expect(PROMPT);
+            vec![shell.status()]
+        });
+    }
+}
+
+/// A command that was started in the background and is brought to the foreground while it runs: the
+/// interactive shell gives it the terminal and tells it nothing.
+#[test]
+fn brought_to_the_foreground_while_it_runs() {
+    hold(|shell| {
+        shell.answer("$SH -c 'echo up; sleep 1000' &");
+        shell.state("running");
+        shell.foreground();
+        shell.until_prompt(STOP);
+        shell.state("stopped");
+        shell.foreground();
+        shell.until_prompt(INTERRUPT);
+        vec![shell.status()]
+    });
+}
+
+#[test]
+fn a_program_that_stops_itself() {
+    for beginning in BEGINNINGS {
+        let python = real("python3");
+        hold(|shell| {
+            shell.start(&format!(
+                "$SH -c '{beginning}{} screen.py'",
+                python.display()
+            ));
+            shell.send("z");
+            shell.expect(PROMPT);
+            shell.state("stopped");
+            shell.foreground();
+            shell.expect("back");
+            shell.send("q");
+            shell.expect(PROMPT);
+            vec![shell.status()]
+        });
+    }
+}
+
+/// The other end of a pipeline reads the keys: it must have the terminal too.
+#[test]
+fn a_pipeline_whose_end_has_the_keys() {
+    hold(|shell| {
+        let reader = "sh -c 'read -r x </dev/tty; echo \"got <$x>\"; read -r y </dev/tty'";
+        shell.start(&format!(
+            "$SH -c 'echo re\"\"ady >&2; sleep 1000' | {reader}"
+        ));
+        shell.send("word\n");
+        shell.expect("got <word>");
+        shell.until_prompt(STOP);
+        shell.state("stopped");
+        shell.answer("kill %1");
+        shell.state("");
+        Vec::new()
+    });
+}
+
+/// `kill 0` means the group of the command, once each.
+#[test]
+fn a_kill_of_the_own_group() {
+    if !stands_in() {
+        return;
+    }
+    hold(|shell| {
+        shell.start("$SH -c 'trap \"echo g\\\"\\\"ot\" USR1; echo re\"\"ady; kill -USR1 0; kill 0; sleep 1000'");
+        let from = shell.read;
+        shell.expect(PROMPT);
+        let times = shell.seen[from..].matches("got").count();
+        vec![times.to_string(), shell.status()]
+    });
+}
