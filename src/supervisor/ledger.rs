@@ -33,6 +33,8 @@ pub(super) struct Ledger {
     started: Option<(SystemTime, Duration)>,
     /// The wall clock at boot, asked once: jobs that started together must not be told apart by it.
     boot: OnceCell<Option<SystemTime>>,
+    /// When this supervisor began, since boot.
+    begun: Duration,
 }
 
 /// What is known of a job when it becomes one.
@@ -63,6 +65,7 @@ impl Ledger {
             prepared: None,
             started: None,
             boot: OnceCell::new(),
+            begun: clock::boottime(),
         }
     }
 
@@ -71,7 +74,9 @@ impl Ledger {
         let boot = self
             .boot
             .get_or_init(|| clock::wall().checked_sub(clock::boottime()));
+        // The kernel says it to a hundredth of a second; nothing of ours began before we did.
         let since = proc::since_boot(starttime).filter(|_| starttime > 0)?;
+        let since = since.max(self.begun);
         Some(((*boot)?.checked_add(since)?, since))
     }
 
