@@ -13,13 +13,15 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 
 use crate::cli::Wait;
 use crate::error::{Error, Result};
-use crate::store::{JobView, told};
+use crate::store::{JobView, Waited, told};
 use crate::sys::fds;
 use crate::verbs::wait::TIMED_OUT;
-use crate::verbs::wait_notify::{Answer, Audience, is_news, wait_for};
+use crate::verbs::wait_notify::{Audience, STACK, is_news};
 
 /// How often to look where the kernel cannot tell of new jobs.
 const BLIND: Duration = Duration::from_secs(2);
+
+type Answer = (JobView, Result<Waited>);
 
 pub(super) fn follow(audience: &mut Audience<'_>, wait: &Wait) -> Result<u8> {
     let session = wait
@@ -32,7 +34,6 @@ pub(super) fn follow(audience: &mut Audience<'_>, wait: &Wait) -> Result<u8> {
     audience.context.open_store()?;
     let wake = Wake::new(audience.context.job_dirs())?;
     let mut known: BTreeSet<PathBuf> = BTreeSet::new();
-    let mut jobs: Vec<JobView> = Vec::new();
     let mut first = true;
     loop {
         // Asked before looking, so that nothing falls between.
@@ -43,42 +44,45 @@ pub(super) fn follow(audience: &mut Audience<'_>, wait: &Wait) -> Result<u8> {
                 continue;
             }
             if job.state.is_terminal() {
-                if if first {
+                let wanted = if first {
                     audience.owes(&job)?
                 } else {
                     is_news(&job)
-                } {
+                };
+                if wanted {
+                    audience.want(&job)?;
                     end(audience, &job)?;
                 }
                 continue;
             }
             audience.want(&job)?;
             audience.follow(&job)?;
-            let (sender, bell) = (sender.clone(), wake.bell()?);
-            let (ring, rung) = mpsc::channel();
-            wait_for(jobs.len(), &job, ring)?;
-            std::thread::Builder::new()
-                .stack_size(64 * 1024)
-                .spawn(move || {
-                    if let Ok(answer) = rung.recv() {
-                        drop(sender.send(answer));
-                    }
-                    drop(bell);
-                })
-                .map_err(|source| Error::sys("start a thread", source))?;
-            jobs.push(job);
+            wait_for(&job, sender.clone(), wake.bell()?)?;
         }
         first = false;
-        while let Ok((place, waited)) = answers.try_recv() {
-            let answer: Answer = (place, waited);
-            let job = super::ended(&jobs[place], answer.1?)?;
-            end(audience, &job)?;
+        while let Ok((job, waited)) = answers.try_recv() {
+            end(audience, &super::ended(&job, waited?)?)?;
         }
         if deadline.is_some_and(|at| at <= Instant::now()) {
             return Ok(TIMED_OUT);
         }
         wake.sleep(deadline);
     }
+}
+
+/// Waits for the end of a job in a thread of its own, and rings.
+fn wait_for(job: &JobView, sender: mpsc::Sender<Answer>, bell: Bell) -> Result<()> {
+    let job = job.clone();
+    let wait = move || {
+        let waited = job.wait(None);
+        drop(sender.send((job, waited)));
+        drop(bell);
+    };
+    std::thread::Builder::new()
+        .stack_size(STACK)
+        .spawn(wait)
+        .map(drop)
+        .map_err(|source| Error::sys("start a thread", source))
 }
 
 /// One end. What the agent of our own session knows is not said to it again.

@@ -18,7 +18,8 @@ use crate::verbs::format::{sentence, short_duration};
 use crate::verbs::wait::{TIMED_OUT, code, overall};
 use crate::verbs::{Context, row, wait_follow};
 
-const STACK: usize = 512 * 1024;
+/// Enough for a record to be read; the default would be 2 MiB a job.
+pub(super) const STACK: usize = 512 * 1024;
 const PENDING: &str =
     "it is pending ('agent-sh notify list'); the next agent-sh that runs tries again";
 
@@ -273,7 +274,7 @@ pub(crate) fn wait(context: &Context, wait: &Wait) -> Result<u8> {
     }
 }
 
-pub(super) type Answer = (usize, Result<Waited>);
+type Answer = (usize, Result<Waited>);
 
 /// Waits for all, at once; one that has ended answers at once.
 fn watch_all(jobs: &[JobView]) -> Result<mpsc::Receiver<Answer>> {
@@ -284,7 +285,7 @@ fn watch_all(jobs: &[JobView]) -> Result<mpsc::Receiver<Answer>> {
     Ok(receiver)
 }
 
-pub(super) fn wait_for(place: usize, job: &JobView, sender: mpsc::Sender<Answer>) -> Result<()> {
+fn wait_for(place: usize, job: &JobView, sender: mpsc::Sender<Answer>) -> Result<()> {
     let job = job.clone();
     thread::Builder::new()
         .stack_size(STACK)
@@ -294,7 +295,7 @@ pub(super) fn wait_for(place: usize, job: &JobView, sender: mpsc::Sender<Answer>
 }
 
 /// The next answer. `None`: the deadline is over, or nobody is left to answer.
-pub(super) fn next(results: &mpsc::Receiver<Answer>, deadline: Option<Instant>) -> Option<Answer> {
+fn next(results: &mpsc::Receiver<Answer>, deadline: Option<Instant>) -> Option<Answer> {
     let far = Duration::from_secs(u64::from(u32::MAX));
     let left = deadline.map_or(far, |end| end.saturating_duration_since(Instant::now()));
     results.recv_timeout(left).ok()

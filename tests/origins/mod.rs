@@ -1,5 +1,5 @@
-//! The five cases that the project comes from, played with real processes, kills and restarts. What they
-//! need of notices is not here.
+//! The five cases that the project comes from, played with real processes, kills and restarts. Of notices
+//! only case E is here; the others need a harness.
 
 /// Background work reaped at the turn boundary.
 mod case_a;
