@@ -89,7 +89,7 @@ impl Links {
 }
 
 /// Every name that a setup may link.
-const LINKS: [&str; 3] = ["agent-sh", "agent-sh-bash", "agent-sh-zsh"];
+const LINKS: [&str; 4] = ["agent-sh", "agent-sh-bash", "agent-sh-zsh", "bash"];
 
 /// What is to be done with a file, found out before anything is: a file that cannot be changed must
 /// not leave half a setup.

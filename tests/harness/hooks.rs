@@ -42,6 +42,28 @@ fn job(sandbox: &Sandbox, gate: &Gate, text: &str) -> String {
     new.unwrap()["id"].as_str().unwrap().to_owned()
 }
 
+/// Whether a waiter has its lock: the file alone is there a moment before.
+fn is_waited_for(sandbox: &Sandbox) -> bool {
+    let Ok(entries) = std::fs::read_dir(sandbox.state().join("v1/waiters")) else {
+        return false;
+    };
+    let locked = |path: std::path::PathBuf| {
+        let Ok(file) = std::fs::File::open(path) else {
+            return false;
+        };
+        let mut lock = libc::flock {
+            l_type: libc::F_RDLCK as libc::c_short,
+            l_whence: libc::SEEK_SET as libc::c_short,
+            l_start: 0,
+            l_len: 0,
+            l_pid: 0,
+        };
+        nix::fcntl::fcntl(&file, nix::fcntl::FcntlArg::F_OFD_GETLK(&mut lock)).unwrap();
+        i32::from(lock.l_type) != libc::F_UNLCK
+    };
+    entries.flatten().any(|entry| locked(entry.path()))
+}
+
 fn context(ended: &Ended) -> String {
     assert!(ended.succeeded(), "{ended:?}");
     if ended.stdout.is_empty() {
@@ -114,10 +136,7 @@ fn one_waiter_wakes_the_session_once() {
     let (first, second, later) = (sandbox.gate(), sandbox.gate(), sandbox.gate());
     let ids = [job(&sandbox, &first, "one"), job(&sandbox, &second, "two")];
     let waiter = hook(&sandbox, "Wait", true).start();
-    wait_until("the waiter waits", || {
-        let waiters = std::fs::read_dir(sandbox.state().join("v1/waiters"));
-        waiters.is_ok_and(|mut entries| entries.next().is_some())
-    });
+    wait_until("the waiter waits", || is_waited_for(&sandbox));
     let other = hook(&sandbox, "Wait", true).run();
     assert_eq!(
         (other.status, other.errors().as_str()),

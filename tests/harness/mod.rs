@@ -5,3 +5,5 @@
 mod hooks;
 /// `setup` and its `--undo`.
 mod setup;
+/// Wake-ups by HTTP.
+mod wakes;

@@ -16,6 +16,8 @@ use crate::verbs::Context;
 
 /// The subscription's name, and its sink.
 const NAME: &str = "codex";
+/// Codex takes a login shell only if its file is called so.
+const LOGIN_SHELL: &str = "bash";
 
 pub(crate) fn setup(context: &Context, how: &How) -> Result<u8> {
     let links = Links::find(context)?;
@@ -35,7 +37,7 @@ pub(crate) fn setup(context: &Context, how: &How) -> Result<u8> {
         plan_file(&links, &bash_env, &script, how)?,
     ];
     if !how.undo {
-        links.make(&["agent-sh", "agent-sh-bash"], how)?;
+        links.make(&["agent-sh", "agent-sh-bash", LOGIN_SHELL], how)?;
     }
     // Forwards the script comes before the setting that names it, backwards after.
     if how.undo {
@@ -55,7 +57,7 @@ pub(crate) fn setup(context: &Context, how: &How) -> Result<u8> {
         }
         return Ok(0);
     }
-    let quoted = quote(shell.as_os_str().as_bytes());
+    let quoted = quote(links.path(LOGIN_SHELL).as_os_str().as_bytes());
     message::say_with_hint(
         "in Codex's sandbox only the login shell counts, and nothing can outlive a call there",
         format!(

@@ -1,0 +1,91 @@
+//! The sinks that wake a harness by HTTP, against servers on loopback.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc::{self, Receiver};
+
+use crate::support::{DEADLINE, Sandbox, stands_in, wait_for_records};
+
+/// A server that answers every request with 204 and passes on what it got.
+fn server() -> (u16, Receiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (tell, told) = mpsc::channel();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let request = answer(stream.unwrap());
+            if tell.send(request).is_err() {
+                return;
+            }
+        }
+    });
+    (port, told)
+}
+
+fn answer(mut stream: TcpStream) -> String {
+    let mut got = Vec::new();
+    let mut buffer = [0; 4096];
+    loop {
+        let count = stream.read(&mut buffer).unwrap();
+        got.extend(&buffer[..count]);
+        let text = String::from_utf8_lossy(&got).into_owned();
+        let whole = text.split_once("\r\n\r\n").is_some_and(|(head, body)| {
+            let head = head.to_lowercase();
+            let length = head
+                .lines()
+                .find_map(|line| line.strip_prefix("content-length: "));
+            length.is_some_and(|length| body.len() >= length.trim().parse().unwrap())
+        });
+        if whole || count == 0 {
+            stream
+                .write_all(b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n")
+                .unwrap();
+            return text;
+        }
+    }
+}
+
+#[test]
+fn agentapi_and_opencode_get_the_notice_once() {
+    if !stands_in() {
+        return;
+    }
+    for sink in ["agentapi", "opencode"] {
+        let (port, told) = server();
+        let sandbox = Sandbox::new();
+        let added = sandbox.agent_sh(["notify", "add", sink]);
+        assert!(added.succeeded(), "{added:?}");
+        let gate = sandbox.gate();
+        let call = sandbox.call("bash").c(format!(
+            "{{ read -r x < {}; echo built; exit 4; }} &",
+            gate.path()
+        ));
+        let call = if sink == "agentapi" {
+            call.env("AGENTAPI_PORT", port.to_string())
+                .env("AGENT_SH_SESSION", "mine")
+        } else {
+            call.env("OPENCODE", "1")
+                .env("OPENCODE_SERVER_URL", format!("http://127.0.0.1:{port}/"))
+                .env("OPENCODE_SESSION_ID", "ses_1")
+                .env("OPENCODE_SERVER_PASSWORD", "secret")
+                .env("AGENT_SH_SESSION", "ses_1")
+        };
+        assert!(call.run().succeeded());
+        gate.release(1);
+        let request = told.recv_timeout(DEADLINE).unwrap();
+        let path = match sink {
+            "agentapi" => "POST /message ",
+            _ => "POST /session/ses_1/prompt_async ",
+        };
+        assert!(request.starts_with(path), "{request}");
+        assert!(request.contains("finished: exit 4"), "{request}");
+        // base64 of opencode:secret
+        let signed = request.contains("Basic b3BlbmNvZGU6c2VjcmV0");
+        assert_eq!(signed, sink == "opencode", "{request}");
+        wait_for_records(&sandbox, 1);
+        // Whoever comes next finds nothing left to tell.
+        assert!(sandbox.agent_sh(["notify", "list"]).succeeded());
+        sandbox.assert_no_survivors();
+        assert!(told.try_recv().is_err(), "{sink}: told twice");
+    }
+}
