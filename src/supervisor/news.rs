@@ -47,6 +47,10 @@ impl Supervisor {
     /// Starts the helper that delivers, if there is news and somebody to tell. After the disk has
     /// confirmed the records: nobody outside may know of an end that a power cut takes back.
     pub(super) fn spread_news(&mut self) {
+        if self.settle_down_at.is_some() && !self.news {
+            // The call has only just ended; nothing is to be told yet.
+            return;
+        }
         self.introduce_jobs();
         if !self.news || self.phase != Phase::Released {
             return;

@@ -18,14 +18,14 @@ impl Supervisor {
     /// Our children that are no job, not the shell and not being killed with it; with `dead`, also
     /// those that have ended and were not reaped yet.
     pub(super) fn strays(&self, dead: bool) -> Vec<i32> {
-        if self.address.is_none() {
+        if self.address.is_none() || self.has_no_children() {
             return Vec::new();
         }
         let known = |pid: i32| {
             self.job_of(pid).is_some()
                 || (pid == self.shell.pid && self.shell.status.is_none())
                 || self.is_target(pid)
-                || self.is_helper(pid)
+                || self.helpers.contains(&pid)
         };
         let mut children = proc::own_children();
         children.retain(|&pid| {
