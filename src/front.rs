@@ -233,7 +233,7 @@ fn rewritten(
 pub fn nested_supervisor() -> Option<Address> {
     let text = std::env::var_os(SUPERVISOR_VARIABLE)?;
     let address = Address::from_text(text.to_str()?)?;
-    if address.pidns != proc::pidns() || proc::starttime(address.pid) != Some(address.starttime) {
+    if !address.is_live() {
         return None;
     }
     // The variable may have travelled to a tree of its own (a terminal server, a remote call): only

@@ -23,6 +23,7 @@ pub use register::{Register, Registered};
 use crate::job::How;
 use crate::settings::Settings;
 use crate::sys::affinity::Affinity;
+use crate::sys::fds::{self, Object};
 use crate::sys::session;
 use crate::sys::signal::Saved;
 
@@ -313,19 +314,21 @@ impl SupervisorLink {
     }
 }
 
-/// Where a descendant finds its supervisor.
+/// Where a descendant finds its supervisor: the pipe that it has at a descriptor. No other process ever
+/// has that pipe, so whoever finds it there has found the supervisor, and not a later process of its
+/// pid or one of that number in another pid namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address {
     pub pid: i32,
-    pub starttime: u64,
-    pub pidns: u64,
     pub fd: i32,
+    pub pipe: Object,
 }
 
 impl Address {
     #[must_use]
     pub fn to_text(self) -> String {
-        format!("{}.{}.{}.{}", self.pid, self.starttime, self.pidns, self.fd)
+        let Object { dev, ino } = self.pipe;
+        format!("{}.{}.{dev}.{ino}", self.pid, self.fd)
     }
 
     #[must_use]
@@ -333,11 +336,19 @@ impl Address {
         let mut parts = text.split('.');
         let address = Self {
             pid: parts.next()?.parse().ok()?,
-            starttime: parts.next()?.parse().ok()?,
-            pidns: parts.next()?.parse().ok()?,
             fd: parts.next()?.parse().ok()?,
+            pipe: Object {
+                dev: parts.next()?.parse().ok()?,
+                ino: parts.next()?.parse().ok()?,
+            },
         };
         (parts.next().is_none() && address.pid > 1 && address.fd >= 0).then_some(address)
+    }
+
+    /// Whether the supervisor is there, and has the pipe.
+    #[must_use]
+    pub fn is_live(self) -> bool {
+        fds::object_of(self.pid, self.fd) == Some(self.pipe)
     }
 
     #[must_use]
@@ -354,21 +365,53 @@ mod tests {
     fn addresses_round_trip_and_reject_nonsense() {
         let address = Address {
             pid: 42,
-            starttime: 7,
-            pidns: 4_026_531_836,
             fd: 12,
+            pipe: Object {
+                dev: 14,
+                ino: 81_342,
+            },
         };
         assert_eq!(Address::from_text(&address.to_text()), Some(address));
         for bad in [
             "",
             "1.2.3.4",
             "42.7.9",
-            "42.7.9.-1",
-            "42.7.9.3.1",
+            "42.-1.7.9",
+            "42.3.7.9.1",
             "x.7.9.3",
+            "42.3.7.x",
             "-5.1.1.1",
         ] {
             assert_eq!(Address::from_text(bad), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn an_address_leads_to_one_pipe() {
+        let (_out, end) = fds::pipe().unwrap();
+        let (_other, other) = fds::pipe().unwrap();
+        let fd = end.as_raw_fd();
+        let here = Address {
+            pid: std::process::id().cast_signed(),
+            fd,
+            pipe: fds::object(fd).unwrap(),
+        };
+        assert!(here.is_live());
+        let wrong = fds::object(other.as_raw_fd()).unwrap();
+        assert!(
+            !Address {
+                pipe: wrong,
+                ..here
+            }
+            .is_live()
+        );
+        assert!(
+            !Address {
+                fd: other.as_raw_fd(),
+                ..here
+            }
+            .is_live()
+        );
+        assert!(!Address { pid: 1, ..here }.is_live());
     }
 }

@@ -204,7 +204,11 @@ pub fn adopt(words: &[OsString], supervisor: Option<Address>) -> u8 {
 fn register(address: Address, mut request: Register) -> Option<Registered> {
     let (answers, answer_end) = fds::pipe().ok()?;
     request.answer_fd = answer_end.as_raw_fd();
-    let supervisor: OwnedFd = proc::pidfd_open_checked(address.pid, address.starttime).ok()?;
+    let supervisor: OwnedFd = proc::pidfd_open(address.pid).ok()?;
+    // Looked at after the pidfd was opened: it is the supervisor's, not that of a later process.
+    if !address.is_live() {
+        return None;
+    }
     // A supervisor that was stopped does not read: its pipe may be full.
     let flags = libc::O_WRONLY | libc::O_NONBLOCK;
     let requests = fds::open_path(&address.pipe_path(), flags).ok()?;

@@ -209,12 +209,15 @@ pub struct Control {
 
 impl Control {
     /// Finds the supervisor. Its pid alone would not do: another process may have it by now.
-    pub fn open(address: Address, job: &JobId) -> Result<Self, Silence> {
-        if address.pidns != proc::pidns() {
+    /// `pidns` is the namespace in which it has that pid.
+    pub fn open(address: Address, pidns: u64, job: &JobId) -> Result<Self, Silence> {
+        if pidns != proc::pidns() {
             return Err(Silence::Elsewhere);
         }
-        let supervisor =
-            proc::pidfd_open_checked(address.pid, address.starttime).map_err(|_| Silence::Gone)?;
+        let supervisor = proc::pidfd_open(address.pid).map_err(|_| Silence::Gone)?;
+        if !address.is_live() {
+            return Err(Silence::Gone);
+        }
         let flags = libc::O_WRONLY | libc::O_NONBLOCK;
         let requests = fds::open_path(&address.pipe_path(), flags).map_err(|error| match error
             .raw_os_error()

@@ -44,7 +44,7 @@ impl Supervisor {
                     .to_owned(),
             );
         }
-        if self.linger {
+        if self.lingers() {
             let why = match self.settings.linger {
                 Linger::Auto => "this sandbox ends every process with the call, so the call",
                 _ => "as AGENT_SH_LINGER asks, the call",

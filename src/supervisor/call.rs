@@ -7,7 +7,9 @@ use nix::sys::epoll::EpollFlags;
 use super::jobs::Job;
 use super::stream::Sink;
 use super::{DRAIN, LAUNCHING, Phase, REGISTRATION, Supervisor};
+use crate::caller;
 use crate::handoff::ToFront;
+use crate::settings::Linger;
 use crate::sys::clock;
 
 /// From the end of the call to the work that the harness need not wait for.
@@ -148,6 +150,7 @@ impl Supervisor {
         if self.is_being_killed() {
             return;
         }
+        let mut any_strays = false;
         if !self.has_no_children() {
             let elapsed = clock::boottime().saturating_sub(since);
             let mut strays = self.strays(false);
@@ -168,16 +171,20 @@ impl Supervisor {
                 self.drain_tty(index);
             }
             self.drain_feeds();
+            any_strays = !strays.is_empty();
+        }
+        // Also for the terminals of jobs that have ended already.
+        if any_strays || self.jobs.iter().any(|job| job.ended) {
+            self.adopt_strays();
         }
         self.end_call();
     }
 
-    pub(super) fn end_call(&mut self) {
+    fn end_call(&mut self) {
         let status = self.shell.status.map_or(125 << 8, |(status, _)| status);
-        self.adopt_strays();
         self.record_killed_foreground(status);
         let lives = self.jobs.iter().any(|job| !job.ended) || self.has_unseen();
-        if self.linger && lives && self.link.is_some() {
+        if lives && self.link.is_some() && self.lingers() {
             self.say_announcement();
             self.phase = Phase::Lingering;
             return;
@@ -222,6 +229,17 @@ impl Supervisor {
         self.settle_down_at = None;
         self.ledger.tidy();
         self.jobs.iter_mut().for_each(Job::settle_down);
+    }
+
+    /// Whether the front stays until the jobs have ended.
+    pub(super) fn lingers(&self) -> bool {
+        match self.settings.linger {
+            Linger::Always => true,
+            Linger::Never => false,
+            Linger::Auto => *self
+                .dies_with_the_call
+                .get_or_init(|| caller::dies_with_the_call(self.caller)),
+        }
     }
 
     /// A lingering call ends with its last job.

@@ -24,7 +24,7 @@ pub(super) struct Ledger {
     caller: i32,
     degraded: Vec<String>,
     /// Where requests about the jobs are taken.
-    control: Option<String>,
+    control: String,
     /// On whose behalf: the session and the harness, once asked for.
     asked: OnceCell<(Option<String>, Option<String>)>,
     /// A place for the next job, made ahead of it.
@@ -53,14 +53,14 @@ pub(super) struct Start<'a> {
 }
 
 impl Ledger {
-    pub(super) fn new(work: &Work, degraded: Vec<String>, address: Option<Address>) -> Self {
+    pub(super) fn new(work: &Work, degraded: Vec<String>, address: Address) -> Self {
         Self {
             store: None,
             refusal: None,
             settings: work.settings.clone(),
             caller: work.caller,
             degraded,
-            control: address.map(Address::to_text),
+            control: address.to_text(),
             asked: OnceCell::new(),
             prepared: None,
             started: None,
@@ -171,6 +171,9 @@ impl Ledger {
             .or_else(|| store::identity(start.pid))
             .unwrap_or_else(|| store::identity_with(start.pid, 0));
         let mut degraded = self.degraded.clone();
+        if !proc::is_ours() {
+            degraded.push("no-proc".to_owned());
+        }
         degraded.extend(start.degraded.iter().cloned());
         let session = start
             .run
@@ -189,7 +192,7 @@ impl Ledger {
             transcript: start.transcript.clone(),
             transcript_cap: self.settings.transcript_cap,
             proc: identity,
-            control: self.control.clone(),
+            control: proc::is_ours().then(|| self.control.clone()),
             interactive: start.run.is_some_and(|run| run.interactive),
             degraded,
             ignored_settings: self.settings.ignored.clone(),

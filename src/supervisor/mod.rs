@@ -31,9 +31,9 @@ use crate::handoff::{Address, FrontLink, LoneJob, RunJob, ToFront, Work};
 use crate::record::ProcIdentity;
 use crate::settings::Settings;
 use crate::sys::affinity::Affinity;
-use crate::sys::clock;
 use crate::sys::process::{self, ChangeKind, Usage};
 use crate::sys::signal::{Saved, SignalFd};
+use crate::sys::{clock, proc};
 
 use jobs::Job;
 use ledger::Ledger;
@@ -123,7 +123,7 @@ pub(crate) struct Supervisor {
     link: Option<FrontLink>,
     requests: OwnedFd,
     request_bytes: Vec<u8>,
-    address: Option<Address>,
+    address: Address,
     shell: Shell,
     phase: Phase,
     killing: Option<Killing>,
@@ -151,7 +151,10 @@ pub(crate) struct Supervisor {
     shell_argv: Vec<std::ffi::OsString>,
     run: Option<RunJob>,
     promote_at: Option<Duration>,
-    linger: bool,
+    /// The process that started the front.
+    caller: i32,
+    /// Whether everything here dies with the call, once asked.
+    dies_with_the_call: std::cell::OnceCell<bool>,
     ourselves: std::path::PathBuf,
     /// The last output of feeds that have ended.
     last_tail: Vec<u8>,
@@ -211,12 +214,12 @@ impl Supervisor {
     /// Whether there is no `/proc` to see our children by. That there are some, and how each of them
     /// ended, we know all the same.
     fn is_blind(&self) -> bool {
-        self.address.is_none()
+        !proc::is_ours()
     }
 
     /// Whether something lives on that cannot be named.
     fn has_unseen(&self) -> bool {
-        self.is_blind() && !self.has_no_children()
+        !self.has_no_children() && self.is_blind()
     }
 
     /// ECHILD is the kernel's own word that nothing of ours is left.
@@ -414,7 +417,7 @@ impl Supervisor {
         all.extend(self.link.iter().flat_map(FrontLink::descriptors));
         all.extend(self.sinks.iter().flat_map(Sink::descriptors));
         all.extend(self.feeds.iter().flatten().map(Feed::descriptor));
-        all.extend(self.address.map(|address| address.fd));
+        all.push(self.address.fd);
         all
     }
 }

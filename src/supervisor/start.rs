@@ -16,15 +16,13 @@ use super::{
     Phase, Shell, Supervisor, TOKEN_CHILD, TOKEN_FEED, TOKEN_LINK, TOKEN_REGISTER, TOKEN_SINK,
 };
 use super::{jobs, run};
-use crate::caller;
 use crate::handoff::{
     Address, CHANGED_SIGNALS, FrontLink, Group, SUPERVISOR_VARIABLE, ToFront, Work,
 };
-use crate::settings::Linger;
 use crate::sys::fds::{self, Kind};
 use crate::sys::process::{self, Forked, Image};
 use crate::sys::signal::{self, SignalFd};
-use crate::sys::{clock, proc, pty, session};
+use crate::sys::{clock, pty, session};
 
 /// How long a supervisor stays on the processor where the call began.
 const SETTLING_IN: Duration = Duration::from_millis(10);
@@ -78,14 +76,10 @@ fn begin(mut work: Work, link: &mut FrontLink) -> std::io::Result<Supervisor> {
     let children = SignalFd::new(&[libc::SIGCHLD])?;
     let (requests, request_end) = fds::pipe()?;
     fds::set_nonblocking(requests.as_fd())?;
-    let address = own_address(request_end.as_raw_fd());
-    if address.is_none() {
-        degraded.push("no-proc".to_owned());
-    }
-    let marker: Vec<Vec<u8>> = address
-        .map(|address| format!("{SUPERVISOR_VARIABLE}={}", address.to_text()).into_bytes())
-        .into_iter()
-        .collect();
+    // Nothing below `/proc` is looked at before the shell runs: the first look at a new process makes
+    // the kernel build its directory there, and take it down again at its end.
+    let address = own_address(request_end.as_raw_fd())?;
+    let marker = [format!("{SUPERVISOR_VARIABLE}={}", address.to_text()).into_bytes()];
     let mut streams = set_up_streams(work.run.is_some())?;
     let mut started_run = None;
     let pid = match work.run.clone() {
@@ -120,11 +114,6 @@ fn begin(mut work: Work, link: &mut FrontLink) -> std::io::Result<Supervisor> {
     std::mem::forget(request_end);
     work.terminal = work.terminal.filter(|_| work.run.is_none());
     let ledger = Ledger::new(&work, degraded, address);
-    let linger = match work.settings.linger {
-        Linger::Always => true,
-        Linger::Never => false,
-        Linger::Auto => caller::dies_with_the_call(work.caller),
-    };
     let mut supervisor = Supervisor {
         epoll,
         children,
@@ -163,7 +152,8 @@ fn begin(mut work: Work, link: &mut FrontLink) -> std::io::Result<Supervisor> {
         shell_path: work.shell,
         shell_argv: work.argv,
         run: work.run,
-        linger,
+        caller: work.caller,
+        dies_with_the_call: std::cell::OnceCell::new(),
         ourselves: work.ourselves,
         last_tail: Vec::new(),
         leftovers_at: None,
@@ -190,9 +180,7 @@ fn begin(mut work: Work, link: &mut FrontLink) -> std::io::Result<Supervisor> {
     if let Some((waiting, output, tty, run)) = started_run {
         supervisor.begin_run(&waiting, output, tty, &run, link);
     }
-    if supervisor.address.is_some() {
-        supervisor.watch(&supervisor.requests, TOKEN_REGISTER);
-    }
+    supervisor.watch(&supervisor.requests, TOKEN_REGISTER);
     fds::with_borrowed(supervisor.children.as_raw_fd(), |fd| {
         supervisor.watch(fd, TOKEN_CHILD)
     });
@@ -217,14 +205,11 @@ fn begin(mut work: Work, link: &mut FrontLink) -> std::io::Result<Supervisor> {
     Ok(supervisor)
 }
 
-/// `None` without a `/proc` of our own pid namespace: its numbers would mean other processes.
-fn own_address(fd: i32) -> Option<Address> {
-    let pid = session::pid();
-    Some(Address {
-        pid,
-        starttime: proc::starttime(pid)?,
-        pidns: proc::pidns(),
+fn own_address(fd: i32) -> std::io::Result<Address> {
+    Ok(Address {
+        pid: session::pid(),
         fd,
+        pipe: fds::object(fd).ok_or_else(std::io::Error::last_os_error)?,
     })
 }
 

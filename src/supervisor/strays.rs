@@ -18,7 +18,7 @@ impl Supervisor {
     /// Our children that are no job, not the shell and not being killed with it; with `dead`, also
     /// those that have ended and were not reaped yet.
     pub(super) fn strays(&self, dead: bool) -> Vec<i32> {
-        if self.address.is_none() || self.has_no_children() {
+        if self.has_no_children() || self.is_blind() {
             return Vec::new();
         }
         let known = |pid: i32| {

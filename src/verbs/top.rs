@@ -381,7 +381,7 @@ fn size_of(job: &JobView) -> Size {
     let address = job.launch.control.as_deref().and_then(Address::from_text);
     let address = address.filter(|_| job.launch.interactive && !job.state.is_terminal());
     address
-        .and_then(|address| Control::open(address, job.id()).ok())
+        .and_then(|address| Control::open(address, job.launch.supervisor.pidns, job.id()).ok())
         .and_then(|mut control| control.ask(What::Look, PATIENCE).ok())
         .map_or_else(Size::default, |answer| answer.size)
 }

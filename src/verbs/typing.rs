@@ -31,7 +31,8 @@ pub(crate) fn reach(job: &JobView) -> Result<(Control, Answer)> {
             Some("it had no /proc to be reached through".to_owned()),
         ));
     };
-    let mut control = Control::open(address, job.id()).map_err(|silence| explain(job, &silence))?;
+    let mut control = Control::open(address, job.launch.supervisor.pidns, job.id())
+        .map_err(|silence| explain(job, &silence))?;
     let answer = control
         .ask(What::Look, PATIENCE)
         .map_err(|silence| explain(job, &silence))?;

@@ -12,7 +12,7 @@ use crate::support::{Sandbox, Status, signal, stands_in, wait_until};
 fn supervisor(sandbox: &Sandbox, id: &str) -> (i32, String) {
     let control = launch(sandbox, id)["control"].as_str().unwrap().to_owned();
     let parts: Vec<&str> = control.split('.').collect();
-    let path = format!("/proc/{}/fd/{}", parts[0], parts[3]);
+    let path = format!("/proc/{}/fd/{}", parts[0], parts[1]);
     (parts[0].parse().unwrap(), path)
 }
 
