@@ -2,8 +2,8 @@
 //! and launcher → supervisor, verb → supervisor over a pipe that others reach through `/proc`.
 //!
 //! There is no named socket or FIFO: inside some sandboxes they cannot be made, and after a SIGKILL
-//! they would stay behind. `AGENT_SH_SUPERVISOR` holds the supervisor's pid, start time, pid
-//! namespace and the number of the descriptor; opening `/proc/PID/fd/N` opens that very pipe, for
+//! they would stay behind. `AGENT_SH_SUPERVISOR` holds the supervisor's pid, the number of
+//! the descriptor and which pipe that is; opening `/proc/PID/fd/N` opens that very pipe, for
 //! processes of the same user alone.
 
 pub mod control;
