@@ -25,11 +25,12 @@ mod tools;
 pub use tools::*;
 
 const OVERVIEW: &str = "\
-A job is background work: 'cmd &', 'nohup cmd', 'cmd & disown', 'setsid cmd', a daemon, or 'agent-sh run'.
+A job is background work: 'cmd &', 'nohup cmd &', 'cmd & disown', 'setsid cmd &', a daemon, or 'agent-sh run'.
 It outlives the call that started it, keeps its output, and ends in one record: exited, signaled or lost.
 ID is a job's id, any unique beginning of it, its name, or 'last'.
 
-Called with what a shell takes (-c COMMAND, a script, nothing), agent-sh is that shell.
+Called with what a shell takes (-c COMMAND, a script, nothing), agent-sh is that shell; one argument that is no verb
+is a command for it too, because some harnesses pass the whole command so.
 
 Example:
   agent-sh -c 'cargo build &'   returns at once and names the job, say 7f3k

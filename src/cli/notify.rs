@@ -78,7 +78,7 @@ pub enum NotifyWhat {
 #[command(after_help = "\
 Sinks:
   dir:/DIRECTORY   one file EVENT.json per event, complete or not there
-  exec:/PROGRAM    the event on stdin; no shell, empty environment, 10 seconds
+  exec:/PROGRAM    the event on stdin; no shell, only PATH, 10 seconds
   https://URL      a signed POST (Standard Webhooks); http:// to this machine
   unix:/SOCKET     one line to whoever listens, if it is yours
   claude-code, codex, opencode, agentapi
