@@ -26,7 +26,7 @@ use crate::record::{
     self, CommandText, Durability, ExitFacts, KillIntent, Launch, Moment, ProcIdentity, Record,
     Writer,
 };
-use crate::sys::fsx;
+use crate::sys::{fsx, signal};
 
 /// What `exit.tmp` reserves: enough for a record with a long command and a full tail.
 const RESERVED: u32 = 8 * 1024;
@@ -394,15 +394,6 @@ pub(super) fn settle_record(dir: &OwnedFd, record: Record) {
     }
 }
 
-/// Signals that are sent to end a job. Others may be a reload or a nudge that it lived through.
-const ENDING: [i32; 5] = [
-    libc::SIGTERM,
-    libc::SIGINT,
-    libc::SIGQUIT,
-    libc::SIGABRT,
-    libc::SIGKILL,
-];
-
 /// The wish that was the cause: the first one, but a signal that does not always end a job counts
 /// only if the job died of it, or if nothing else was wished.
 pub(super) fn kill_intent(dir: &OwnedFd, outcome: &Outcome) -> Option<KillIntent> {
@@ -415,13 +406,17 @@ pub(super) fn kill_intent(dir: &OwnedFd, outcome: &Outcome) -> Option<KillIntent
         }
     }
     let died_of = match outcome {
-        Outcome::Signaled { signal, .. } if !ENDING.contains(signal) => Some(*signal),
+        Outcome::Signaled { signal, .. } if !signal::ENDING.contains(signal) => Some(*signal),
         _ => None,
     };
     let place = wishes
         .iter()
         .position(|wish| Some(wish.signal) == died_of)
-        .or_else(|| wishes.iter().position(|wish| ENDING.contains(&wish.signal)))
+        .or_else(|| {
+            wishes
+                .iter()
+                .position(|wish| signal::ENDING.contains(&wish.signal))
+        })
         .unwrap_or(0);
     (place < wishes.len()).then(|| wishes.swap_remove(place))
 }

@@ -3,6 +3,15 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
+/// Signals that are sent to end a job. Others may be a reload or a nudge that it lives through.
+pub const ENDING: [i32; 5] = [
+    libc::SIGTERM,
+    libc::SIGINT,
+    libc::SIGQUIT,
+    libc::SIGABRT,
+    libc::SIGKILL,
+];
+
 /// The mask and dispositions as they were at some moment, to be put back in a child.
 #[derive(Clone)]
 pub struct Saved {

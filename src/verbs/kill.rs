@@ -21,6 +21,7 @@ use crate::error::{Error, Result};
 use crate::message;
 use crate::record::KillIntent;
 use crate::store::{JobView, Waited};
+use crate::sys::signal::ENDING;
 use crate::sys::{clock, proc};
 use crate::text;
 use crate::verbs::format::{ending, sentence, signal_name};
@@ -42,14 +43,6 @@ const HARMLESS: [i32; 8] = [
     libc::SIGTTOU,
     libc::SIGURG,
     libc::SIGWINCH,
-];
-/// Signals that ask a job to end: KILL follows when it does not.
-const ENDING: [i32; 5] = [
-    libc::SIGTERM,
-    libc::SIGINT,
-    libc::SIGQUIT,
-    libc::SIGABRT,
-    libc::SIGKILL,
 ];
 
 /// `-9`, `-KILL`, `-SIGTERM`, as every kill takes them, in the form that clap reads.

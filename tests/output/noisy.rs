@@ -171,7 +171,7 @@ fn vim_opened_and_quit() {
     assert_eq!(lines, ["before", "after 0"], "{shown}");
 }
 
-/// pytest and its like write dots and percentages; a stand-in draws the same way where it is missing.
+/// What pytest and its like draw: dots and percentages. A script draws it, so that no version matters.
 #[test]
 fn a_test_run_with_dots() {
     let Some(sandbox) = sandbox() else { return };
