@@ -6,6 +6,8 @@
 //! libraries that rustc names as dynamic are answered by linker scripts that name the static ones,
 //! for the program alone. Where `libc.a` is missing, or on other targets, the program is dynamic and
 //! works the same, a little slower.
+//!
+//! A release is laid out by `layout.ld`, which says why.
 
 #![expect(
     clippy::print_stdout,
@@ -18,6 +20,7 @@ use std::{env, fs};
 
 fn main() {
     println!("cargo::rerun-if-changed=.cargo/link.rs");
+    println!("cargo::rerun-if-changed=.cargo/layout.ld");
     println!("cargo::rerun-if-env-changed=AGENT_SH_DYNAMIC");
     let var = |name: &str| env::var(name).unwrap_or_default();
     let native = var("HOST") == var("TARGET");
@@ -26,15 +29,30 @@ fn main() {
         return;
     }
     let out = PathBuf::from(var("OUT_DIR"));
-    for (library, archive) in [("gcc_s", "-lgcc_eh"), ("c", "libc.a"), ("m", "libm.a")] {
+    let layout = PathBuf::from(var("CARGO_MANIFEST_DIR")).join(".cargo/layout.ld");
+    for (library, archives) in [
+        ("gcc_s", "-lgcc_eh"),
+        // Each needs the others; GNU ld goes through them once, in this order.
+        ("c", "libc.a -lgcc -lgcc_eh"),
+        ("m", "libm.a"),
+    ] {
         let script = out.join(format!("lib{library}.so"));
-        if fs::write(script, format!("INPUT({archive})\n")).is_err() {
+        if fs::write(script, format!("GROUP({archives})\n")).is_err() {
             return;
         }
     }
     println!("cargo::rustc-link-arg-bins=-L{}", out.display());
     println!("cargo::rustc-link-arg-bins=-no-pie");
     println!("cargo::rustc-link-arg-bins=-static");
+    if var("PROFILE") == "release" && has_usual_linker() {
+        println!("cargo::rustc-link-arg-bins=-Wl,-T,{}", layout.display());
+    }
+}
+
+/// lld and GNU ld, one of which rustc uses unless told otherwise, both know how to add to their layout.
+fn has_usual_linker() -> bool {
+    let flags = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
+    env::var_os("RUSTC_LINKER").is_none() && !flags.contains("link")
 }
 
 /// The C compiler answers with a bare name for a library that it cannot find.

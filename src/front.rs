@@ -13,6 +13,7 @@ use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use crate::error::{Error, Result};
 use crate::handoff::{
@@ -89,6 +90,11 @@ pub fn stand_in(call: ShellCall, supervise: fn(Work) -> !) -> u8 {
     if let Some(handed) = hand_off(work, supervise)
         && let Some(code) = attend(handed, None)
     {
+        if !call.is_bare {
+            // Nothing is left to do or to say. Giving memory back piece by piece would take longer
+            // than the rest of the way home.
+            process::exit_now(i32::from(code));
+        }
         return code;
     }
     // Nothing has run yet: no process, descriptor or memory was left for a supervisor.
@@ -282,6 +288,10 @@ struct Handed {
     terminal: Option<Terminal>,
     affinity: Option<Affinity>,
     supervisor: i32,
+    /// The process between us and the supervisor, which has ended. It is reaped when we next have
+    /// something to do: until then the processor is the shell's.
+    middle: Option<i32>,
+    shell_pid: &'static AtomicI32,
 }
 
 /// Starts the supervisor as a grandchild whose parent is gone at once, so that init is its parent and
@@ -309,6 +319,10 @@ fn hand_off(mut work: Work, supervise: fn(Work) -> !) -> Option<Handed> {
     let signals = SignalFd::new(&taken).ok()?;
     // With SIGCHLD ignored the kernel would reap for us, and nobody could be waited for.
     signal::reset(&[libc::SIGCHLD]);
+    // A supervisor that has said its last word does not hear ours; nor may a reader of stderr end us.
+    signal::ignore(&[libc::SIGPIPE]);
+    let shell_pid = process::shared_number().ok()?;
+    work.shell_pid = Some(shell_pid);
     let affinity = Affinity::pin();
     work.affinity = affinity.clone();
     let has_terminal = work.terminal.is_some();
@@ -344,9 +358,10 @@ fn hand_off(mut work: Work, supervise: fn(Work) -> !) -> Option<Handed> {
         signal::block(terminal::STOPS);
     }
     for _ in 0..FORK_TRIES {
-        if let Ok(pid) = process::spawn_sharing(&mut middle) {
-            process::wait_for(pid);
-        }
+        let Ok(pid) = process::spawn_sharing_at_length(&mut middle) else {
+            drop(fds::wait_readable(&[], FORK_PAUSE_MS));
+            continue;
+        };
         if forked.get() != 0 {
             if has_terminal && !terminal.as_ref().is_some_and(Terminal::is_anchored) {
                 signal::unblock(terminal::STOPS);
@@ -357,8 +372,11 @@ fn hand_off(mut work: Work, supervise: fn(Work) -> !) -> Option<Handed> {
                 terminal,
                 affinity,
                 supervisor: forked.get(),
+                middle: Some(pid),
+                shell_pid,
             });
         }
+        process::wait_for(pid);
         drop(fds::wait_readable(&[], FORK_PAUSE_MS));
     }
     if let Some(affinity) = affinity {
@@ -378,10 +396,10 @@ fn attend(handed: Handed, mut started: Option<&mut Vec<u8>>) -> Option<u8> {
         terminal,
         affinity,
         supervisor,
+        mut middle,
+        shell_pid,
     } = handed;
-    // A supervisor that has said its last word does not hear ours; nor may a reader of stderr end us.
-    signal::ignore(&[libc::SIGPIPE]);
-    let mut shell = None;
+    let shell = || Some(shell_pid.load(Ordering::Acquire)).filter(|&pid| pid > 0);
     let mut continues = 0u8;
     loop {
         let ready = fds::wait_readable(&[link.answers.as_raw_fd(), signals.as_raw_fd()], -1);
@@ -389,7 +407,7 @@ fn attend(handed: Handed, mut started: Option<&mut Vec<u8>>) -> Option<u8> {
             while let Some(arrived) = signals.next() {
                 let (signal, sender) = (arrived.signal, arrived.sender);
                 let terminal = terminal.as_ref();
-                match terminal.map_or(Meant::Foreground, |t| t.meant_for(&arrived, shell)) {
+                match terminal.map_or(Meant::Foreground, |t| t.meant_for(&arrived, shell())) {
                     Meant::Nobody => {}
                     Meant::Foreground => link.tell(ToSupervisor::Signal { signal, sender }),
                     Meant::Continue => {
@@ -402,12 +420,14 @@ fn attend(handed: Handed, mut started: Option<&mut Vec<u8>>) -> Option<u8> {
         if !ready[0] {
             continue;
         }
+        if let Some(pid) = middle.take() {
+            process::wait_for(pid);
+        }
         match link.hear() {
-            Ok(ToFront::Started(pid)) => shell = Some(pid),
             // News from before our last word would stop us for ever, beside a shell that goes on.
             Ok(ToFront::Stopped { heard, .. }) if heard != continues => {}
             Ok(ToFront::Stopped { signal, .. }) => {
-                let shell = shell.unwrap_or(0);
+                let shell = shell().unwrap_or(0);
                 let terminal = terminal.as_ref();
                 if terminal.is_some_and(|t| t.stop_with_shell(shell, signal)) {
                     continues = continues.wrapping_add(1);
@@ -422,7 +442,7 @@ fn attend(handed: Handed, mut started: Option<&mut Vec<u8>>) -> Option<u8> {
             }
             Ok(ToFront::Done(status)) => {
                 if let Some(terminal) = &terminal {
-                    terminal.take_back(shell.unwrap_or(0));
+                    terminal.take_back(shell().unwrap_or(0));
                 }
                 drop(terminal);
                 return Some(end_like(status));
@@ -433,7 +453,7 @@ fn attend(handed: Handed, mut started: Option<&mut Vec<u8>>) -> Option<u8> {
                 }
                 return None;
             }
-            Err(_) => return Some(orphans::supervisor_died(supervisor, shell, is_shell)),
+            Err(_) => return Some(orphans::supervisor_died(supervisor, shell(), is_shell)),
         }
     }
 }

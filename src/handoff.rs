@@ -15,6 +15,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
+use std::sync::atomic::AtomicI32;
 use std::time::Duration;
 
 pub use frame::Request;
@@ -76,6 +77,9 @@ pub struct Work {
     pub terminal: Option<OwnedFd>,
     /// Where at that terminal the shell is to run.
     pub group: Group,
+    /// Where the front looks up the pid of the real shell once that runs, which is also its group.
+    /// `Some` once handed over.
+    pub shell_pid: Option<&'static AtomicI32>,
     /// `Some` in the supervisor, and as long as the front is to be told something.
     pub link: Option<FrontLink>,
     /// `Some` for `agent-sh run`: the command is itself a job.
@@ -127,6 +131,7 @@ impl Work {
             ourselves,
             terminal: session::controlling_terminal(),
             group: Group::Own,
+            shell_pid: None,
             link: None,
             run: None,
         }
@@ -174,8 +179,6 @@ pub fn job_environment(id: &str, tty: bool) -> Vec<Vec<u8>> {
 /// From the supervisor to the front.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ToFront {
-    /// The real shell runs; its pid, which is also its process group.
-    Started(i32),
     /// The real shell was stopped by this signal (terminals only), after so many words to continue it
     /// had been heard.
     Stopped { signal: i32, heard: u8 },
@@ -201,7 +204,6 @@ pub enum ToSupervisor {
 impl ToFront {
     fn encode(&self) -> Vec<u8> {
         let (tag, value, text): (u8, i32, &[u8]) = match self {
-            Self::Started(pid) => (b's', *pid, &[]),
             Self::Stopped { signal, heard } => (b't', i32::from(*heard) << 8 | signal & 0xff, &[]),
             Self::Say(text) => (b'a', 0, text),
             Self::Job(id) => (b'j', 0, id),
@@ -300,7 +302,6 @@ impl SupervisorLink {
         let mut text = vec![0u8; length as usize];
         self.answers.read_exact(&mut text)?;
         Ok(match head[0] {
-            b's' => ToFront::Started(value),
             b't' => {
                 let [signal, heard, ..] = value.to_le_bytes();
                 let signal = i32::from(signal);

@@ -16,8 +16,11 @@ use crate::syntax::literal::single_quote;
 
 pub(super) const START: &[u8] = b"agent_sh() { ";
 
+/// The first words, which every shell understands.
+const QUIET: &str = r#"{ set -- "$?" "$-" "$@"; set +x; } 2>/dev/null; "#;
+
 /// The beginning, which every shell understands: the forms with a text, then the parameters.
-const HEAD: &str = r#"{ set -- "$?" "$-" "$@"; set +x; } 2>/dev/null; case $3 in -r) return "$4";; -c|-dc) case $3 in -c) eval "$(exec @L@ @agent-sh-adopt ampersand "$4")";; *) eval "$(exec @L@ @agent-sh-adopt disown "$4")";; esac; case $2 in *e*) set -- 0 "$2";; esac; case $2 in *x*) set -x;; esac; { return "$1"; } 2>/dev/null;; -d) case $4 in --) eval "shift 4; set -- $1 '$2' disown - \"\$@\"";; *) eval "shift 3; set -- $1 '$2' disown + \"\$@\"";; esac;; --) eval "shift 3; set -- $1 '$2' ampersand - \"\$@\"";; *) eval "shift 2; set -- $1 '$2' ampersand + \"\$@\"";; esac; if [ "$#" -lt 5 ]; then case $2 in *x*) set -x;; esac; { return 0; } 2>/dev/null; fi; "#;
+const HEAD: &str = r#"case $3 in -r) return "$4";; -c|-dc) case $3 in -c) eval "$(exec @L@ @agent-sh-adopt ampersand "$4")";; *) eval "$(exec @L@ @agent-sh-adopt disown "$4")";; esac; case $2 in *e*) set -- 0 "$2";; esac; case $2 in *x*) set -x;; esac; { return "$1"; } 2>/dev/null;; -d) case $4 in --) eval "shift 4; set -- $1 '$2' disown - \"\$@\"";; *) eval "shift 3; set -- $1 '$2' disown + \"\$@\"";; esac;; --) eval "shift 3; set -- $1 '$2' ampersand - \"\$@\"";; *) eval "shift 2; set -- $1 '$2' ampersand + \"\$@\"";; esac; if [ "$#" -lt 5 ]; then case $2 in *x*) set -x;; esac; { return 0; } 2>/dev/null; fi; "#;
 
 /// What bash is asked without a fork where the word is literal. `type -t` has to print. A name that
 /// nothing has is reported here: from inside a function bash would name the function's source.
@@ -26,8 +29,11 @@ const BASH: &str = r#"if [ "$4" = + ]; then if shopt -q expand_aliases && alias 
 /// The same for zsh, which would begin its report with the name of the function.
 const ZSH: &str = r#"if [ "$4" = + ]; then if [[ -o aliases ]] && alias -- "$5" >/dev/null 2>&1; then set -- "$1" "$2" "$3" alias "${@:5}"; elif functions -- "$5" >/dev/null 2>&1; then set -- "$1" "$2" "$3" shell "${@:5}"; elif whence -p -- "$5" >/dev/null 2>&1; then set -- "$1" "$2" "$3" file "${@:5}"; else set -- "$1" "$2" "$3" none "${@:5}"; fi; else set -- "$1" "$2" "$3" "$(unalias -a; whence -w -- "$5")" "${@:5}"; set -- "$1" "$2" "$3" "${4##*: }" "${@:5}"; fi; case $4$5 in none*/*) ;; none*) if ! functions command_not_found_handler >/dev/null; then if [ "${#funcstack}" -gt 1 ]; then set -- "${functrace[@]:0:1}" "$5"; else set -- "${ZSH_SCRIPT:-zsh}:${${functrace[@]:0:1}##*:}" "$5"; fi; printf '%s: command not found: %s\n' "${1%:0}" "$2" >&2; return 127; fi;; esac; "#;
 
-/// The end for the shells with slices. Where bash can tell, nothing but a forked child is replaced.
-const SLICED: &str = r#"case $4 in file|command|hashed) if [ -x @L@ ] && [ "${BASHPID-}" != "$$" ]; then exec @L@ @agent-sh-launch "$3" "${@:5}"; fi;; alias|shell|function|builtin) eval "$(IFS=' '; exec @L@ @agent-sh-adopt "$3" "${*:5}")";; esac; if [ "$4" = alias ]; then case $2 in *x*) set -x;; *e*) ;; *) agent_sh -r "$1";; esac; eval "$5 \"\${@:6}\""; else case $2 in *x*) set -x;; *e*) ;; *) agent_sh -r "$1";; esac; "${@:5}"; fi; }; "#;
+/// The launch for the shells with slices. Where bash can tell, nothing but a forked child is replaced.
+const LAUNCH: &str = r#"case $4 in file|command|hashed) if [ -x @L@ ] && [ "${BASHPID-}" != "$$" ]; then exec @L@ @agent-sh-launch "$3" "${@:5}"; fi;; alias|shell|function|builtin) eval "$(IFS=' '; exec @L@ @agent-sh-adopt "$3" "${*:5}")";; esac; "#;
+
+/// The end for the shells with slices: what is no program runs in the shell that called.
+const SLICED: &str = r#"if [ "$4" = alias ]; then case $2 in *x*) set -x;; *e*) ;; *) agent_sh -r "$1";; esac; eval "$5 \"\${@:6}\""; else case $2 in *x*) set -x;; *e*) ;; *) agent_sh -r "$1";; esac; "${@:5}"; fi; }; "#;
 
 /// The end for plain shells.
 const POSIX: &str = r#"case $4$(case $4 in -) unalias -a;; esac; command -v -- "$5") in +alias\ *) eval "shift 4; set -- $1 '$2' $3 alias \"\$@\"";; ?*/*) eval "shift 4; set -- $1 '$2' $3 file \"\$@\"";; ?) ;; *) eval "shift 4; set -- $1 '$2' $3 shell \"\$@\"";; esac; case $4 in file) if [ -x @L@ ]; then eval "shift 4; set -- $3 \"\$@\""; exec @L@ @agent-sh-launch "$@"; fi;; alias|shell) eval "$(IFS=' '; eval "shift 4; set -- $3 \"\$*\""; exec @L@ @agent-sh-adopt "$@")";; esac; case $4 in +) shift 4; "$@"; return;; alias) eval "shift 5; case '$2' in *x*) set -x;; *e*) ;; *) agent_sh -r $1;; esac; $5 \"\$@\"";; *) eval "shift 4; case '$2' in *x*) set -x;; *e*) ;; *) agent_sh -r $1;; esac; \"\$@\"";; esac; }; "#;
@@ -35,19 +41,23 @@ const POSIX: &str = r#"case $4$(case $4 in -) unalias -a;; esac; command -v -- "
 /// The function's definition with a separator, for the front of a text.
 pub(super) fn prelude(dialect: Dialect, launcher: &[u8]) -> Vec<u8> {
     let quoted = single_quote(launcher);
-    let parts: &[&str] = match dialect {
-        Dialect::Bash => &[HEAD, BASH, SLICED],
-        Dialect::Zsh => &[HEAD, ZSH, SLICED],
-        Dialect::Posix => &[HEAD, POSIX],
+    let fill = |parts: &[&str]| -> Vec<u8> {
+        let text = parts.concat();
+        let pieces: Vec<&[u8]> = text.split("@L@").map(str::as_bytes).collect();
+        pieces.join(quoted.as_slice())
     };
-    let mut out = START.to_vec();
-    for part in parts {
-        for (index, piece) in part.split("@L@").enumerate() {
-            if index > 0 {
-                out.extend_from_slice(&quoted);
-            }
-            out.extend_from_slice(piece.as_bytes());
+    let body = match dialect {
+        // Read by the child that runs it, not by the shell before it can start anything: bash takes
+        // as long to parse this as for all else of a short command. The end stays outside, because
+        // `eval` shows in a trace.
+        Dialect::Bash => {
+            let mut body = fill(&[QUIET, "eval "]);
+            body.extend(single_quote(&fill(&[HEAD, BASH, LAUNCH])));
+            body.extend(fill(&["; ", SLICED]));
+            body
         }
-    }
-    out
+        Dialect::Zsh => fill(&[QUIET, HEAD, ZSH, LAUNCH, SLICED]),
+        Dialect::Posix => fill(&[QUIET, HEAD, POSIX]),
+    };
+    [START, &body].concat()
 }

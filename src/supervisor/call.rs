@@ -10,7 +10,7 @@ use super::{DRAIN, LAUNCHING, Phase, REGISTRATION, Supervisor};
 use crate::caller;
 use crate::handoff::ToFront;
 use crate::settings::Linger;
-use crate::sys::clock;
+use crate::sys::{clock, process};
 
 /// From the end of the call to the work that the harness need not wait for.
 const SETTLING_DOWN: Duration = Duration::from_millis(10);
@@ -94,7 +94,7 @@ impl Supervisor {
                 false
             }
             Ok(count) => {
-                let bytes = &buffer[..count];
+                let bytes = buffer.bytes(count);
                 match feed.owner {
                     Some(owner) => self.jobs[owner].record_output(bytes),
                     None => {
@@ -198,6 +198,8 @@ impl Supervisor {
         self.let_go_of_sinks();
         if let Some(link) = &mut self.link {
             link.tell(&ToFront::Done(status));
+            // On the same processor we would go on, and the front, and the harness with it, wait.
+            process::give_way();
         }
         self.release();
     }

@@ -284,9 +284,10 @@ impl Supervisor {
         if let Some(pidfd) = &pidfd {
             self.watch(pidfd, token | TOKEN_JOB);
         }
+        let published = live.as_ref().map(|live| live.launch().proc.starttime);
         Job {
             pid,
-            starttime: proc::starttime(pid).unwrap_or(0),
+            starttime: published.or_else(|| proc::starttime(pid)).unwrap_or(0),
             text,
             live,
             pidfd,
@@ -352,30 +353,27 @@ impl Supervisor {
         sink.map(Mirror::Sink)
     }
 
-    pub(super) fn read_tty(&mut self, index: usize) -> bool {
+    /// Reads a job's output once, and gives how much there was.
+    pub(super) fn read_tty(&mut self, index: usize) -> usize {
         let Some(job) = self.jobs.get_mut(index) else {
-            return false;
+            return 0;
         };
         let Some(output) = &job.output else {
-            return false;
+            return 0;
         };
         let mut buffer = std::mem::take(&mut self.buffer);
-        let result = nix::unistd::read(&output.leader, &mut buffer);
-        let more = match result {
+        let result = buffer.fill(&output.leader);
+        match &result {
             // A pseudo-terminal that nobody has open any more answers EIO.
-            Ok(0) | Err(nix::errno::Errno::EIO) => {
+            Ok(0) => job.listen(&self.epoll, false),
+            Err(error) if error.raw_os_error() == Some(libc::EIO) => {
                 job.listen(&self.epoll, false);
-                false
             }
-            Ok(count) => {
-                self.take_output(index, &buffer[..count]);
-                true
-            }
-            Err(nix::errno::Errno::EINTR) => true,
-            Err(_) => false,
-        };
+            Ok(count) => self.take_output(index, buffer.bytes(*count)),
+            Err(_) => {}
+        }
         self.buffer = buffer;
-        more
+        result.unwrap_or(0)
     }
 
     fn take_output(&mut self, index: usize, bytes: &[u8]) {
@@ -419,11 +417,14 @@ impl Supervisor {
         let mut left = LAST_WORDS;
         while let Some(output) = &self.jobs[index].output {
             let ready = fds::wait_readable(&[output.leader.as_raw_fd()], 0)[0];
-            let chunk = self.buffer.len();
-            if !ready || left < chunk || !self.read_tty(index) {
+            if !ready {
                 break;
             }
-            left -= chunk;
+            let count = self.read_tty(index);
+            if count == 0 || count >= left {
+                break;
+            }
+            left -= count;
         }
     }
 }

@@ -37,7 +37,7 @@ use crate::sys::{clock, proc};
 
 use jobs::Job;
 use ledger::Ledger;
-use stream::{Feed, Sink};
+use stream::{Buffer, Feed, Sink};
 
 /// How long short-lived leftovers of the shell may hold the call.
 const DRAIN: Duration = Duration::from_millis(200);
@@ -176,7 +176,7 @@ pub(crate) struct Supervisor {
     news: bool,
     /// Helpers that carry news; no jobs, no strays.
     helpers: Vec<i32>,
-    buffer: Vec<u8>,
+    buffer: Buffer,
 }
 
 /// Runs a supervisor in this freshly forked process, to its end.
@@ -330,10 +330,8 @@ impl Supervisor {
         if self.looks.is_some_and(|(_, at)| at <= now) {
             self.look_for_files();
         }
-        if self.settled_in_at.take_if(|at| *at <= now).is_some()
-            && let Some(affinity) = self.affinity.take()
-        {
-            affinity.child_restore();
+        if self.settled_in_at.is_some_and(|at| at <= now) {
+            self.use_all_processors();
         }
         if self.retry_at.take_if(|at| *at <= now).is_some() {
             self.write_unwritten();
@@ -345,6 +343,14 @@ impl Supervisor {
             if self.jobs[index].is_silent(now) {
                 self.time_out(index, "idle-timeout");
             }
+        }
+    }
+
+    /// Ends being kept on one processor, for us and for what we start.
+    fn use_all_processors(&mut self) {
+        self.settled_in_at = None;
+        if let Some(affinity) = self.affinity.take() {
+            affinity.child_restore();
         }
     }
 

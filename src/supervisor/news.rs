@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::{Phase, Supervisor};
 use crate::notify::start;
-use crate::sys::process;
+use crate::sys::process::{self, Image};
 
 impl Supervisor {
     pub(super) fn is_helper(&self, pid: i32) -> bool {
@@ -39,7 +39,7 @@ impl Supervisor {
                 .any(|sub| sub.standing && sub.watches() && sub.covers(session));
             if wanted {
                 let image = start::image(Path::new(SELF), store.path(), Some(live.id().as_str()));
-                self.helpers.extend(process::spawn_helper(&image));
+                self.start_helper(&image);
             }
         }
     }
@@ -60,7 +60,12 @@ impl Supervisor {
             return;
         };
         let image = start::image(Path::new(SELF), store.path(), None);
-        self.helpers.extend(process::spawn_helper(&image));
+        self.start_helper(&image);
+    }
+
+    fn start_helper(&mut self, image: &Image) {
+        self.use_all_processors();
+        self.helpers.extend(process::spawn_helper(image));
     }
 }
 

@@ -6,12 +6,13 @@
 //! caller's group must not hit a supervisor that already has a command to answer for).
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use nix::sys::epoll::{Epoll, EpollCreateFlags};
 
 use super::ledger::Ledger;
-use super::stream::{Feed, Sink};
+use super::stream::{Buffer, Feed, Sink};
 use super::{
     Phase, Shell, Supervisor, TOKEN_CHILD, TOKEN_FEED, TOKEN_LINK, TOKEN_REGISTER, TOKEN_SINK,
 };
@@ -40,7 +41,6 @@ struct Streams {
 
 pub(super) fn start(mut work: Work) -> Option<Supervisor> {
     let mut link = work.link.take()?;
-    session::set_title(TITLE);
     // None of them may end or stop a supervisor: an agent's `pkill` means the job.
     signal::ignore(CHANGED_SIGNALS);
     signal::reset(&[libc::SIGCHLD]);
@@ -51,7 +51,6 @@ pub(super) fn start(mut work: Work) -> Option<Supervisor> {
                 supervisor.release();
                 return Some(supervisor);
             }
-            link.tell(&ToFront::Started(supervisor.shell.pid));
             supervisor.watch(&link.requests, TOKEN_LINK);
             supervisor.link = Some(link);
             Some(supervisor)
@@ -110,6 +109,10 @@ fn begin(mut work: Work, link: &mut FrontLink) -> std::io::Result<Supervisor> {
         }
     };
     let started = clock::boottime();
+    if let Some(shell_pid) = work.shell_pid {
+        shell_pid.store(pid, Ordering::Release);
+    }
+    session::set_title(TITLE);
     // The other end is kept open on purpose: `requests` must never report its end.
     std::mem::forget(request_end);
     work.terminal = work.terminal.filter(|_| work.run.is_none());
@@ -167,7 +170,7 @@ fn begin(mut work: Work, link: &mut FrontLink) -> std::io::Result<Supervisor> {
         introduced: 0,
         news: false,
         helpers: Vec::new(),
-        buffer: vec![0; 64 * 1024],
+        buffer: Buffer::default(),
     };
     drop((work.terminal, work.group));
     let mut keep = supervisor.descriptors();
@@ -196,11 +199,13 @@ fn begin(mut work: Work, link: &mut FrontLink) -> std::io::Result<Supervisor> {
         .flatten()
         .for_each(|feed| feed.listen(epoll, true));
     if supervisor.has_spots {
-        supervisor.settled_in_at = None;
         supervisor.ledger.prepare();
         supervisor.program_name();
         let capture = supervisor.settings.capture;
         supervisor.spare_output = jobs::open_output(capture, &mut Vec::new());
+        if let Some(affinity) = &supervisor.affinity {
+            affinity.come_home();
+        }
     }
     Ok(supervisor)
 }
@@ -318,8 +323,9 @@ fn spawn_in_session(work: &Work, image: &Image, put_streams: impl Fn()) -> std::
         put_streams();
         child_restore(work);
         if let Some(affinity) = work.affinity.as_ref().filter(|_| work.has_spots) {
-            // A job will come soon, and we have to prepare for it beside the shell, not before it.
-            affinity.child_restore_for(supervisor);
+            // A job will come soon, and we have to prepare for it beside the shell, not before it: woken
+            // here, we would take the processor from it, and no other would take it over.
+            affinity.child_send_away(supervisor);
         }
         failure = Some(image.child_exec());
         126

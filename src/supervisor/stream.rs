@@ -222,8 +222,8 @@ impl Feed {
     }
 
     /// Reads once; `Ok(0)` is the end, `WouldBlock` nothing for the moment.
-    pub(super) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        Ok(nix::unistd::read(&self.fd, buffer)?)
+    pub(super) fn read(&self, buffer: &mut Buffer) -> io::Result<usize> {
+        buffer.fill(&self.fd)
     }
 
     /// Remembers the last bytes.
@@ -236,5 +236,31 @@ impl Feed {
         let excess = (self.tail.len() + bytes.len()).saturating_sub(TAIL);
         self.tail.drain(..excess);
         self.tail.extend(bytes);
+    }
+}
+
+/// What output is read into: a page, until something longer comes. Most commands say little, and memory
+/// that was never touched costs nothing.
+#[derive(Default)]
+pub(super) struct Buffer(Vec<u8>);
+
+impl Buffer {
+    const SMALL: usize = 4 * 1024;
+    const LARGE: usize = 64 * 1024;
+
+    /// Reads once from `fd`, and gives how much; the bytes stand at the beginning.
+    pub(super) fn fill(&mut self, fd: impl AsFd) -> io::Result<usize> {
+        if self.0.is_empty() {
+            self.0.resize(Self::SMALL, 0);
+        }
+        let count = nix::unistd::read(fd, &mut self.0)?;
+        if count == Self::SMALL {
+            self.0.resize(Self::LARGE, 0);
+        }
+        Ok(count)
+    }
+
+    pub(super) fn bytes(&self, count: usize) -> &[u8] {
+        &self.0[..count]
     }
 }

@@ -9,6 +9,8 @@
 #[derive(Clone)]
 pub struct Affinity {
     allowed: libc::cpu_set_t,
+    /// The one of them where the call began.
+    here: usize,
 }
 
 impl Affinity {
@@ -31,20 +33,30 @@ impl Affinity {
         if here >= size * 8 {
             return None;
         }
+        let affinity = Self { allowed, here };
+        affinity.come_home().then_some(affinity)
+    }
+
+    /// Keeps this process where the call began.
+    pub fn come_home(&self) -> bool {
         let mut one = empty();
-        // SAFETY: `here` is within the set, as checked.
-        unsafe { libc::CPU_SET(here, &mut one) };
-        set(0, &one).then_some(Self { allowed })
+        // SAFETY: `here` is within the set, as checked when it was found.
+        unsafe { libc::CPU_SET(self.here, &mut one) };
+        set(0, &one)
+    }
+
+    /// Keeps another process, which sleeps, off the processor where the call began: it wakes up beside
+    /// us and not in our place. Async-signal-safe.
+    pub fn child_send_away(&self, pid: i32) {
+        let mut others = self.allowed;
+        // SAFETY: as above.
+        unsafe { libc::CPU_CLR(self.here, &mut others) };
+        set(pid, &others);
     }
 
     /// Gives the caller's processors back. Async-signal-safe.
     pub fn child_restore(&self) {
         set(0, &self.allowed);
-    }
-
-    /// Gives them back to another process. Async-signal-safe.
-    pub fn child_restore_for(&self, pid: i32) {
-        set(pid, &self.allowed);
     }
 }
 

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::atomic::AtomicI32;
 
 pub enum Forked {
     Parent(i32),
@@ -33,22 +34,34 @@ pub fn child_fork() -> io::Result<Forked> {
     }
 }
 
-/// The stack of a child of [`spawn_sharing`], on which a supervisor lives on; only touched pages cost
-/// anything. Its lowest part is a guard: running over it is a crash, not a corruption.
+/// The stack of a child of [`spawn_sharing`]: enough for a few system calls, taken from our own.
+const SMALL_STACK: usize = 32 * 1024;
+/// The stack of a child of [`spawn_sharing_at_length`], on which a supervisor lives on; only touched
+/// pages cost anything. Its lowest part is a guard: running over it is a crash, not a corruption.
 const STACK: usize = 1024 * 1024;
 const GUARD: usize = 64 * 1024;
 
 extern "C" fn call<F: FnMut() -> i32>(child: *mut libc::c_void) -> libc::c_int {
-    // SAFETY: `spawn_sharing` passes its own argument, which outlives the child's use of it because
+    // SAFETY: `clone_sharing` passes its own argument, which outlives the child's use of it because
     // the parent is suspended until the child has exec'd or ended.
     let child = unsafe { &mut *child.cast::<F>() };
     child()
 }
 
 /// Runs `child` in a child process that shares our memory (as `vfork` does) on a stack of its own,
-/// and comes back when it has exec'd or ended. Nothing is copied, not even page tables. The child's
-/// result is its exit code; what it writes to its captures is seen by the parent.
+/// and comes back when it has exec'd or ended, which it does at once. Nothing is copied, not even page
+/// tables. The child's result is its exit code; what it writes to its captures is seen by the parent.
 pub fn spawn_sharing<F: FnMut() -> i32>(child: &mut F) -> io::Result<i32> {
+    #[repr(align(16))]
+    struct Small([std::mem::MaybeUninit<u8>; SMALL_STACK]);
+    let mut stack = Small([const { std::mem::MaybeUninit::uninit() }; SMALL_STACK]);
+    // SAFETY: the end of the array, which lives until the child has left this memory.
+    unsafe { clone_sharing(child, stack.0.as_mut_ptr_range().end.cast()) }
+}
+
+/// The same for a child that forks, and whose child goes on for as long as it likes. The stack stays
+/// mapped in us too: giving it back takes longer than most commands can wait.
+pub fn spawn_sharing_at_length<F: FnMut() -> i32>(child: &mut F) -> io::Result<i32> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK | libc::MAP_NORESERVE;
     // SAFETY: a new anonymous mapping touches nothing that exists.
@@ -60,17 +73,36 @@ pub fn spawn_sharing<F: FnMut() -> i32>(child: &mut F) -> io::Result<i32> {
     unsafe { libc::mprotect(stack, GUARD, libc::PROT_NONE) };
     // SAFETY: the end of the mapping, where a stack that grows down begins.
     let top = unsafe { stack.cast::<u8>().add(STACK) };
+    // SAFETY: the mapping is the child's alone.
+    unsafe { clone_sharing(child, top) }
+}
+
+/// # Safety
+/// `top` is the end of memory that nobody else uses while the child does.
+unsafe fn clone_sharing<F: FnMut() -> i32>(child: &mut F, top: *mut u8) -> io::Result<i32> {
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
     // SAFETY: the child runs on its own stack while this thread, the only one, is suspended.
     let pid = unsafe { libc::clone(call::<F>, top.cast(), flags, (&raw mut *child).cast()) };
-    let result = if pid < 0 {
+    if pid < 0 {
         Err(io::Error::last_os_error())
     } else {
         Ok(pid)
-    };
-    // SAFETY: the child has left this memory: it exec'd or ended.
-    unsafe { libc::munmap(stack, STACK) };
-    result
+    }
+}
+
+/// A number that this process shares with those that it forks from here on, 0 at first: telling a
+/// process something it may need to know one day, without waking it. It is there as long as they are.
+pub fn shared_number() -> io::Result<&'static AtomicI32> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
+    let size = size_of::<AtomicI32>();
+    // SAFETY: a new anonymous mapping touches nothing that exists.
+    let memory = unsafe { libc::mmap(std::ptr::null_mut(), size, protection, flags, -1, 0) };
+    if memory == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: zeroed, aligned to a page, never unmapped, and only used as an atomic number.
+    Ok(unsafe { AtomicI32::from_ptr(memory.cast()) })
 }
 
 /// The path by which this process was exec'd, as the kernel noted it (AT_EXECFN); needs no `/proc`.
@@ -90,6 +122,12 @@ pub fn executed_path() -> Option<std::path::PathBuf> {
 pub fn exit_now(code: i32) -> ! {
     // SAFETY: takes a number and does not return.
     unsafe { libc::_exit(code) }
+}
+
+/// Lets whoever waits for this processor run first.
+pub fn give_way() {
+    // SAFETY: takes nothing.
+    unsafe { libc::sched_yield() };
 }
 
 /// A program image ready to be exec'd: everything that allocates is done before the fork.
