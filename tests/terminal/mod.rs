@@ -4,6 +4,8 @@
 mod attach;
 /// What reaches a supervisor, sense and nonsense.
 mod control;
+/// No supervisor stays when its work is over.
+mod leaving;
 /// A terminal with a person at it.
 mod seat;
 /// Text, keys and the end of input.
