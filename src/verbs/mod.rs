@@ -31,7 +31,6 @@ mod wait;
 mod wait_follow;
 mod wait_notify;
 mod watch;
-mod watcher;
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
