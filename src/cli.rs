@@ -83,7 +83,8 @@ pub enum Verb {
 #[command(after_help = "\
 One argument with blanks in it is text for the real shell; several words are a program and its arguments.
 The job's id is printed. With -i it can be typed at ('agent-sh send', 'agent-sh attach'); with -i --wait at a terminal \
-it is attached to at once, and Ctrl-] detaches. A name means the newest job that has it.
+it is attached to at once, and Ctrl-] detaches. A signal to --wait ends the waiting, not the job. A name means the \
+newest job that has it.
 
 Example:
   agent-sh run --name web -- npm run dev
@@ -107,10 +108,10 @@ pub struct Run {
     #[arg(long, value_name = "KEY")]
     pub session: Option<String>,
     /// End it after this time: 90, 90s, 10m, 2h
-    #[arg(long, value_name = "DURATION", value_parser = settings::duration)]
+    #[arg(long, value_name = "DURATION", allow_negative_numbers = true, value_parser = settings::duration)]
     pub timeout: Option<Duration>,
     /// End it when it has written nothing to its terminal for this time
-    #[arg(long, value_name = "DURATION", value_parser = settings::duration)]
+    #[arg(long, value_name = "DURATION", allow_negative_numbers = true, value_parser = settings::duration)]
     pub idle_timeout: Option<Duration>,
     /// Stay, show its output, and end with its exit code
     #[arg(long)]
@@ -207,13 +208,13 @@ pub struct Logs {
     #[arg(value_name = "ID")]
     pub job: String,
     /// Only the last N lines
-    #[arg(short = 'n', long, value_name = "N", conflicts_with_all = ["screen", "cast"])]
+    #[arg(short = 'n', long, value_name = "N", allow_negative_numbers = true, value_parser = count, conflicts_with_all = ["screen", "cast"])]
     pub lines: Option<usize>,
     /// Go on printing until the job ends
     #[arg(short, long, conflicts_with_all = ["screen", "cast"])]
     pub follow: bool,
     /// Only what was written in the last 90s, 10m, 2h
-    #[arg(long, value_name = "DURATION", value_parser = settings::duration, conflicts_with_all = ["screen", "cast"])]
+    #[arg(long, value_name = "DURATION", allow_negative_numbers = true, value_parser = settings::duration, conflicts_with_all = ["screen", "cast"])]
     pub since: Option<Duration>,
     /// Only lines that match this regular expression
     #[arg(long, value_name = "RE", value_parser = regex, conflicts_with_all = ["raw", "screen", "cast"])]
@@ -267,16 +268,16 @@ pub struct Wait {
     #[arg(long, conflicts_with = "any")]
     pub all: bool,
     /// Give up after this time: 90, 90s, 10m, 2h. The jobs run on
-    #[arg(long, value_name = "DURATION", value_parser = settings::duration)]
+    #[arg(long, value_name = "DURATION", allow_negative_numbers = true, value_parser = settings::duration)]
     pub timeout: Option<Duration>,
     /// Until a line of output matches this regular expression
     #[arg(long, value_name = "RE", value_parser = regex, conflicts_with_all = ["for_port", "idle"])]
     pub for_output: Option<Regex>,
     /// Until the job listens on this TCP port
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), conflicts_with = "idle")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = port, conflicts_with = "idle")]
     pub for_port: Option<u16>,
     /// Until the job has written nothing for this time
-    #[arg(long, value_name = "DURATION", value_parser = settings::duration)]
+    #[arg(long, value_name = "DURATION", allow_negative_numbers = true, value_parser = settings::duration)]
     pub idle: Option<Duration>,
     /// Print records as JSON, one a line
     #[arg(long)]
@@ -318,7 +319,7 @@ pub struct Kill {
     #[arg(short, long, value_name = "SIGNAL", default_value = "TERM", value_parser = signal)]
     pub signal: i32,
     /// How long the job may take to end before KILL
-    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = settings::duration)]
+    #[arg(long, value_name = "DURATION", allow_negative_numbers = true, default_value = "5s", value_parser = settings::duration)]
     pub grace: Duration,
     /// Print records as JSON, one a line
     #[arg(long)]
@@ -444,6 +445,17 @@ fn regex(text: &str) -> Result<Regex, String> {
         let why = why.lines().last().unwrap_or_default();
         why.trim_start_matches("error: ").to_owned()
     })
+}
+
+/// How many of something.
+fn count(text: &str) -> Result<usize, String> {
+    let number = text.parse();
+    number.map_err(|_| "expected a whole number such as 20".to_owned())
+}
+
+fn port(text: &str) -> Result<u16, String> {
+    let number = text.parse().ok().filter(|&number| number > 0);
+    number.ok_or_else(|| "expected a port from 1 to 65535".to_owned())
 }
 
 /// `TERM`, `sigterm`, `15`.
