@@ -12,6 +12,8 @@ mod seat;
 mod send;
 /// The full screen.
 mod top;
+/// Watching a job that was started with `run --wait`, and no longer watching it.
+mod watched;
 
 use serde_json::Value;
 
