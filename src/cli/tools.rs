@@ -30,7 +30,7 @@ pub struct Events {
     #[arg(long, value_name = "EVENT")]
     pub since: Option<String>,
     /// Only the last N of those there are; 0 with --follow: only new ones
-    #[arg(short = 'n', long = "last", value_name = "N", allow_negative_numbers = true, value_parser = super::count)]
+    #[arg(short = 'n', long = "last", value_name = "N", allow_negative_numbers = true, value_parser = super::values::count)]
     pub last: Option<usize>,
     /// Events of this session only; else of all
     #[arg(long, value_name = "KEY")]
