@@ -23,9 +23,9 @@ fn sees_supervisors(sandbox: &Sandbox, count: usize) {
     });
 }
 
-/// The processes whose parent a supervisor is.
-fn children(supervisor: i32) -> Vec<i32> {
-    let path = format!("/proc/{supervisor}/task/{supervisor}/children");
+/// The processes whose parent this one is.
+fn children(pid: i32) -> Vec<i32> {
+    let path = format!("/proc/{pid}/task/{pid}/children");
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let pids = text.split_whitespace();
     pids.map(|pid| pid.parse().unwrap()).collect()
@@ -52,12 +52,13 @@ fn stopped(then: impl Fn(&Sandbox, Dialogue) + Sync) {
         sees_supervisors(&sandbox, 1);
         // A key that stops the job too, before it has left the group, makes another case of it.
         let supervisor = sandbox.supervisors()[0];
-        wait_until("the shell is alone", || children(supervisor).len() == 1);
+        let shell = children(supervisor)[0];
+        wait_until("the shell is alone", || {
+            children(supervisor) == [shell] && children(shell).is_empty()
+        });
         person.until_prompt(STOP);
         // The front may be stopped first; what is typed then could still be read by the command.
-        wait_until("the shell is stopped", || {
-            is_stopped(children(supervisor)[0])
-        });
+        wait_until("the shell is stopped", || is_stopped(shell));
         person.state("stopped");
         then(&sandbox, person);
         sandbox.assert_no_survivors();
