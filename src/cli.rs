@@ -2,7 +2,11 @@
 //!
 //! `-c` and the other forms of a shell are told apart before any of this is built.
 
+mod notify;
+mod seat;
 mod setup;
+mod tools;
+mod values;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -11,18 +15,15 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use regex::Regex;
 
-mod notify;
-
 pub use notify::*;
-
+pub use seat::{Attach, Send, Top};
 pub use setup::{ClaudeCode, Codex, Gemini, Hook, How, Opencode, Setup, SetupWhat, Shims};
+pub use tools::*;
+pub use values::signal;
 
 use crate::job::State;
 use crate::settings;
-
-mod tools;
-
-pub use tools::*;
+use values::{count, name, port, regex};
 
 const OVERVIEW: &str = "\
 A job is background work: 'cmd &', 'nohup cmd &', 'cmd & disown', 'setsid cmd &', a daemon, or 'agent-sh run'.
@@ -83,7 +84,8 @@ pub enum Verb {
 #[command(after_help = "\
 One argument with blanks in it is text for the real shell; several words are a program and its arguments.
 The job's id is printed. With -i it can be typed at ('agent-sh send', 'agent-sh attach'); with -i --wait at a terminal \
-it is attached to at once, and Ctrl-] detaches. A name means the newest job that has it.
+it is attached to at once, and Ctrl-] detaches. A signal to --wait ends the waiting, not the job. A name means the \
+newest job that has it.
 
 Example:
   agent-sh run --name web -- npm run dev
@@ -107,10 +109,10 @@ pub struct Run {
     #[arg(long, value_name = "KEY")]
     pub session: Option<String>,
     /// End it after this time: 90, 90s, 10m, 2h
-    #[arg(long, value_name = "DURATION", value_parser = settings::duration)]
+    #[arg(long, value_name = "DURATION", allow_negative_numbers = true, value_parser = settings::duration)]
     pub timeout: Option<Duration>,
     /// End it when it has written nothing to its terminal for this time
-    #[arg(long, value_name = "DURATION", value_parser = settings::duration)]
+    #[arg(long, value_name = "DURATION", allow_negative_numbers = true, value_parser = settings::duration)]
     pub idle_timeout: Option<Duration>,
     /// Stay, show its output, and end with its exit code
     #[arg(long)]
@@ -207,13 +209,13 @@ pub struct Logs {
     #[arg(value_name = "ID")]
     pub job: String,
     /// Only the last N lines
-    #[arg(short = 'n', long, value_name = "N", conflicts_with_all = ["screen", "cast"])]
+    #[arg(short = 'n', long, value_name = "N", allow_negative_numbers = true, value_parser = count, conflicts_with_all = ["screen", "cast"])]
     pub lines: Option<usize>,
     /// Go on printing until the job ends
     #[arg(short, long, conflicts_with_all = ["screen", "cast"])]
     pub follow: bool,
     /// Only what was written in the last 90s, 10m, 2h
-    #[arg(long, value_name = "DURATION", value_parser = settings::duration, conflicts_with_all = ["screen", "cast"])]
+    #[arg(long, value_name = "DURATION", allow_negative_numbers = true, value_parser = settings::duration, conflicts_with_all = ["screen", "cast"])]
     pub since: Option<Duration>,
     /// Only lines that match this regular expression
     #[arg(long, value_name = "RE", value_parser = regex, conflicts_with_all = ["raw", "screen", "cast"])]
@@ -267,16 +269,16 @@ pub struct Wait {
     #[arg(long, conflicts_with = "any")]
     pub all: bool,
     /// Give up after this time: 90, 90s, 10m, 2h. The jobs run on
-    #[arg(long, value_name = "DURATION", value_parser = settings::duration)]
+    #[arg(long, value_name = "DURATION", allow_negative_numbers = true, value_parser = settings::duration)]
     pub timeout: Option<Duration>,
     /// Until a line of output matches this regular expression
     #[arg(long, value_name = "RE", value_parser = regex, conflicts_with_all = ["for_port", "idle"])]
     pub for_output: Option<Regex>,
     /// Until the job listens on this TCP port
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), conflicts_with = "idle")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = port, conflicts_with = "idle")]
     pub for_port: Option<u16>,
     /// Until the job has written nothing for this time
-    #[arg(long, value_name = "DURATION", value_parser = settings::duration)]
+    #[arg(long, value_name = "DURATION", allow_negative_numbers = true, value_parser = settings::duration)]
     pub idle: Option<Duration>,
     /// Print records as JSON, one a line
     #[arg(long)]
@@ -318,76 +320,12 @@ pub struct Kill {
     #[arg(short, long, value_name = "SIGNAL", default_value = "TERM", value_parser = signal)]
     pub signal: i32,
     /// How long the job may take to end before KILL
-    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = settings::duration)]
+    #[arg(long, value_name = "DURATION", allow_negative_numbers = true, default_value = "5s", value_parser = settings::duration)]
     pub grace: Duration,
     /// Print records as JSON, one a line
     #[arg(long)]
     pub json: bool,
 }
-
-/// Type at a job's terminal
-#[derive(Debug, Args)]
-#[command(after_help = "\
-For jobs that were started with 'agent-sh run -i'. Several words are joined by a blank. Enter is added, unless -n or \
---key is given. A newline in TEXT is Enter too. Order: TEXT, keys as given, end of input.
-Keys: enter tab space escape backspace delete insert up down left right home end page-up page-down f1 to f12, \
-ctrl-a to ctrl-z (ctrl-c interrupts), alt- and a key, or any one character.
-Exits when the job's terminal has it all. A program that reads lines gets at most 4095 bytes of each: a rule of terminals.
-
-Example:
-  agent-sh send 7f3k 'print(6 * 7)'
-  agent-sh send 7f3k --key up enter
-  agent-sh send 7f3k --eof
-
-Exit codes: 0 typed, 1 the job does not read (it had 5 s), 2 wrong usage, 125 no such job, it has ended, or it has no \
-terminal as stdin.")]
-pub struct Send {
-    /// Id, unique beginning of one, name, or 'last'
-    #[arg(value_name = "ID")]
-    pub job: String,
-    /// What to type; after '--' if it begins with a dash
-    #[arg(value_name = "TEXT")]
-    pub text: Vec<OsString>,
-    /// Do not add Enter
-    #[arg(short = 'n', long)]
-    pub no_enter: bool,
-    /// Press this key, or these one after the other
-    #[arg(long = "key", value_name = "NAME", num_args = 1.., allow_hyphen_values = false)]
-    pub keys: Vec<String>,
-    /// End the input, as Ctrl-D does at the beginning of a line
-    #[arg(long)]
-    pub eof: bool,
-}
-
-/// Sit down at a job's terminal
-#[derive(Debug, Args)]
-#[command(after_help = "\
-For jobs that were started with 'agent-sh run -i'. The screen is drawn first, then everything is as if the job had \
-been started here. Ctrl-] detaches, and the job runs on; 'agent-sh send ID --key ctrl-]' sends that key to the job.
-Several may sit at one job; its terminal has the size of the one who resized last.
-
-Example:
-  agent-sh attach 7f3k
-
-Exit codes: 0 detached, the job's own when it ended meanwhile, 2 wrong usage, 125 no such job, it has ended, it has no \
-terminal as stdin, or attach has none.")]
-pub struct Attach {
-    /// Id, unique beginning of one, name, or 'last'
-    #[arg(value_name = "ID")]
-    pub job: String,
-}
-
-/// Watch jobs on a full screen
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Jobs on the left, the live screen of the chosen one on the right. Keys: arrows or j k choose, enter or a attaches, \
-l shows the log, x kills (it asks first), / filters, A shows every session, ? helps, q quits.
-
-Example:
-  agent-sh top
-
-Exit codes: 0 quit, 2 wrong usage, 125 no terminal or agent-sh failed.")]
-pub struct Top {}
 
 /// Say which parts of a command (on stdin) would become jobs
 #[derive(Debug, Args)]
@@ -437,49 +375,6 @@ pub enum DialectWord {
     Zsh,
 }
 
-/// A regular expression that is matched in linear time, whatever it is.
-fn regex(text: &str) -> Result<Regex, String> {
-    Regex::new(text).map_err(|error| {
-        let why = error.to_string();
-        let why = why.lines().last().unwrap_or_default();
-        why.trim_start_matches("error: ").to_owned()
-    })
-}
-
-/// `TERM`, `sigterm`, `15`.
-pub fn signal(text: &str) -> Result<i32, String> {
-    let wrong = || "not a signal such as TERM, INT or 15".to_owned();
-    if let Ok(number) = text.parse::<i32>() {
-        return if (1..=64).contains(&number) {
-            Ok(number)
-        } else {
-            Err(wrong())
-        };
-    }
-    let upper = text.to_ascii_uppercase();
-    let name = upper.strip_prefix("SIG").unwrap_or(&upper);
-    format!("SIG{name}")
-        .parse::<nix::sys::signal::Signal>()
-        .map(|signal| signal as i32)
-        .map_err(|_| wrong())
-}
-
-/// A name must not look like an option, hide another job, or upset a terminal.
-fn name(text: &str) -> Result<String, String> {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    if text == "last" {
-        Err("'last' always means the newest job".to_owned())
-    } else if text.is_empty()
-        || text.len() > 64
-        || text.starts_with('-')
-        || !text.bytes().all(plain)
-    {
-        Err("a name is at most 64 letters, digits, dots, dashes or underscores".to_owned())
-    } else {
-        Ok(text.to_owned())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -504,32 +399,6 @@ mod tests {
             let example = format!("agent-sh {}", sub.get_name());
             assert!(help.contains(&example), "{help}");
             assert!(help.contains("Exit codes:"), "{help}");
-        }
-    }
-
-    #[test]
-    fn signals() {
-        for (text, number) in [
-            ("TERM", 15),
-            ("SIGTERM", 15),
-            ("int", 2),
-            ("9", 9),
-            ("64", 64),
-        ] {
-            assert_eq!(signal(text), Ok(number), "{text}");
-        }
-        for text in ["", "0", "65", "-9", "SIG", "TERMINATE"] {
-            assert!(signal(text).is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn names() {
-        for good in ["web", "a.b-c_9", "7f3k"] {
-            assert!(name(good).is_ok(), "{good}");
-        }
-        for bad in ["", "last", "-x", "a b", "a/b", "é", "\u{1b}[2J"] {
-            assert!(name(bad).is_err(), "{bad}");
         }
     }
 

@@ -28,6 +28,8 @@ pub enum Error {
     NoState { tried: Vec<(PathBuf, String)> },
     /// No job has that id, prefix or name.
     NoJob { wanted: String },
+    /// There is no newest job, though other sessions may have some.
+    NoLast { others: bool },
     /// There was such a job; its record was removed.
     Gone { id: String },
     /// More than one job begins like that.
@@ -80,6 +82,13 @@ impl Error {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::NoJob { .. } => Some("'agent-sh ps --all' lists finished jobs".to_owned()),
+            Self::NoLast { others: true } => {
+                Some("'agent-sh ps --all --all-sessions' lists those of others".to_owned())
+            }
+            Self::NoLast { others: false } => Some(
+                "'agent-sh run COMMAND' starts one, and so does 'COMMAND &' in a command"
+                    .to_owned(),
+            ),
             Self::Gone { .. } => {
                 Some("ended jobs are kept for as long as the setting 'keep' says".to_owned())
             }
@@ -137,6 +146,10 @@ impl fmt::Display for Error {
                     .try_for_each(|(path, why)| write!(f, "; '{}': {why}", path.display()))
             }
             Self::NoJob { wanted } => write!(f, "no job '{wanted}'"),
+            Self::NoLast { others: true } => {
+                write!(f, "no job 'last': this session has had none")
+            }
+            Self::NoLast { others: false } => write!(f, "no job 'last': there are no jobs"),
             Self::Gone { id } => write!(
                 f,
                 "job '{id}' is gone: it ended, and its record was removed"

@@ -10,6 +10,8 @@ use std::io::{self, IsTerminal, Write};
 use crate::error::{Error, Result};
 use crate::text;
 
+use unicode_width::UnicodeWidthStr;
+
 /// The code that a death by SIGPIPE would have given.
 const PIPE_CODE: u8 = 128 + 13;
 const STDOUT: &str = "write to stdout";
@@ -19,20 +21,20 @@ pub fn error(error: &Error) -> u8 {
     if is_closed_pipe(error) {
         return PIPE_CODE;
     }
-    stderr(&lines(error));
+    talk(&lines(error));
     error.exit_code()
 }
 
 /// One line of talk: lower case, no final stop.
 pub fn say(text: impl Display) {
-    stderr(&format!("agent-sh: {}\n", one_line(&text.to_string())));
+    talk(&format!("agent-sh: {}\n", one_line(&text.to_string())));
 }
 
 /// A line of talk with what the reader can do.
 pub fn say_with_hint(text: impl Display, hint: impl Display) {
     let text = one_line(&text.to_string());
     let hint = one_line(&hint.to_string());
-    stderr(&format!("agent-sh: {text}\nhint: {hint}\n"));
+    talk(&format!("agent-sh: {text}\nhint: {hint}\n"));
 }
 
 /// Prints data.
@@ -104,6 +106,37 @@ fn one_line(text: &str) -> String {
 /// One write, so that lines of parallel processes do not mix. Nobody is left to tell if it fails.
 fn stderr(text: &str) {
     io::stderr().lock().write_all(text.as_bytes()).ok();
+}
+
+/// Lines of talk. A terminal would break those that are too long for it in the middle of a word; a
+/// program that reads them has no use for breaks.
+fn talk(lines: &str) {
+    let columns = terminal_size::terminal_size_of(io::stderr())
+        .map(|(terminal_size::Width(columns), _)| usize::from(columns));
+    match columns.filter(|columns| *columns > 0) {
+        Some(columns) => stderr(&wrapped(lines, columns)),
+        None => stderr(lines),
+    }
+}
+
+/// The lines broken at blanks. A word that fits no line is left to the terminal.
+fn wrapped(lines: &str, columns: usize) -> String {
+    let mut done = String::with_capacity(lines.len() + 8);
+    for line in lines.lines() {
+        let mut filled = 0;
+        for (place, word) in line.split(' ').enumerate() {
+            let width = word.width();
+            if place > 0 {
+                let fits = filled + 1 + width <= columns;
+                done.push(if fits { ' ' } else { '\n' });
+                filled = if fits { filled + 1 } else { 0 };
+            }
+            done.push_str(word);
+            filled += width;
+        }
+        done.push('\n');
+    }
+    done
 }
 
 /// Whether and how to colour what is printed.
@@ -224,6 +257,24 @@ mod tests {
             "signal",
             io::Error::from_raw_os_error(32)
         )));
+    }
+
+    #[test]
+    fn long_lines_break_at_blanks() {
+        for (columns, wanted) in [
+            (80, "agent-sh: no job 'x'\nhint: one two\n"),
+            (20, "agent-sh: no job 'x'\nhint: one two\n"),
+            (19, "agent-sh: no job\n'x'\nhint: one two\n"),
+            (9, "agent-sh:\nno job\n'x'\nhint: one\ntwo\n"),
+            (1, "agent-sh:\nno\njob\n'x'\nhint:\none\ntwo\n"),
+        ] {
+            let lines = "agent-sh: no job 'x'\nhint: one two\n";
+            assert_eq!(wrapped(lines, columns), wanted, "{columns}");
+        }
+        assert_eq!(
+            wrapped("a\u{4f60}\u{597d} b\n", 5),
+            "a\u{4f60}\u{597d}\nb\n"
+        );
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub struct Watching {
     #[arg(long, value_name = "RE", value_parser = pattern)]
     pub on_output: Option<String>,
     /// Tell that a job that writes is alive, this often
-    #[arg(long, value_name = "DURATION", value_parser = settings::duration)]
+    #[arg(long, value_name = "DURATION", allow_negative_numbers = true, value_parser = settings::duration)]
     pub heartbeat: Option<Duration>,
 }
 

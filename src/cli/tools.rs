@@ -30,7 +30,7 @@ pub struct Events {
     #[arg(long, value_name = "EVENT")]
     pub since: Option<String>,
     /// Only the last N of those there are; 0 with --follow: only new ones
-    #[arg(short = 'n', long = "last", value_name = "N")]
+    #[arg(short = 'n', long = "last", value_name = "N", allow_negative_numbers = true, value_parser = super::values::count)]
     pub last: Option<usize>,
     /// Events of this session only; else of all
     #[arg(long, value_name = "KEY")]
@@ -53,10 +53,10 @@ Example:
 Exit codes: 0 done, 1 something could not be removed, 2 wrong usage, 125 agent-sh failed.")]
 pub struct Gc {
     /// Remove what ended longer ago than this: 12h, 7d, 0 for all; else the setting 'keep'
-    #[arg(long, value_name = "DURATION", value_parser = settings::duration)]
+    #[arg(long, value_name = "DURATION", allow_negative_numbers = true, value_parser = settings::duration)]
     pub keep: Option<Duration>,
     /// Then remove the oldest until all together take no more: 500M, 2G; else the setting 'max_bytes'
-    #[arg(long, value_name = "SIZE", value_parser = settings::size)]
+    #[arg(long, value_name = "SIZE", allow_negative_numbers = true, value_parser = settings::size)]
     pub max_bytes: Option<u64>,
     /// Only say what would be removed
     #[arg(short = 'n', long)]
@@ -109,13 +109,14 @@ Pages are in the language of man (roff).
 
 Example:
   agent-sh man wait | man -l -
+  agent-sh man notify add | man -l -
   agent-sh man --dir ~/.local/share/man/man1      writes agent-sh.1 and one page for each verb
 
 Exit codes: 0 done, 2 wrong usage, 125 a page cannot be written.")]
 pub struct Man {
-    /// The verb; without it the page of agent-sh itself
-    #[arg(conflicts_with = "dir")]
-    pub verb: Option<String>,
+    /// The verb, and a word that it takes; without them the page of agent-sh itself
+    #[arg(value_name = "VERB", conflicts_with = "dir")]
+    pub words: Vec<String>,
     /// Write all pages into this directory; made if need be
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,

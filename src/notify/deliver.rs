@@ -26,7 +26,8 @@ pub const ONCE: &str = "--once";
 /// The name of the helper process. A supervisor above it takes it for no stray by that.
 pub const TITLE: &str = "agent-sh deliverer";
 
-/// Runs the helper process: the state directory, and maybe a job to follow while it runs.
+/// Runs the helper process: the state directory, and maybe a job to follow while it runs; for all, or for
+/// one subscriber from a byte of the output on.
 #[must_use]
 pub fn main(words: &[OsString]) -> u8 {
     session::set_title(TITLE);
@@ -44,7 +45,11 @@ pub fn main(words: &[OsString]) -> u8 {
         None => serve_all(&store, PATIENCE, true),
         Some(word) if word == ONCE => serve_all(&store, PATIENCE, false),
         Some(word) => match word.to_string_lossy().parse() {
-            Ok(id) => watch::follow(&store, &id),
+            Ok(id) => {
+                let word = |place: usize| words.get(place).and_then(|word| word.to_str());
+                let only = word(2).zip(word(3).and_then(|from| from.parse().ok()));
+                watch::follow(&store, &id, only);
+            }
             Err(_) => return 2,
         },
     }

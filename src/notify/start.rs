@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::deliver::ONCE;
 use super::sign::Secret;
-use super::{Sink, prepare};
+use super::{Sink, prepare, watch};
 use crate::error::{Error, Result};
 use crate::invocation;
 use crate::job::JobId;
@@ -68,24 +68,42 @@ pub fn enlist(store: &Store, sinks: &[String], job: &JobId) {
     }
 }
 
-/// The helper process, ready to be started by a process without threads; for a job to follow, or
-/// `ONCE`.
+/// Ourselves, also if the file was replaced meanwhile.
+const SELF: &str = "/proc/self/exe";
+
+/// The helper process, ready to be started by a process without threads; for a job to follow (and for
+/// whom, from which byte of its output on), or `ONCE`.
 #[must_use]
-pub fn image(program: &Path, state: &Path, what: Option<&str>) -> Image {
+pub fn image(state: &Path, what: &[&str]) -> Image {
     let mut words: Vec<OsString> = vec![
         invocation::OWN_NAME.into(),
         invocation::DELIVER.into(),
         state.into(),
     ];
-    words.extend(what.map(OsString::from));
-    Image::new(program, &words, &[])
+    words.extend(what.iter().map(OsString::from));
+    Image::new(Path::new(SELF), &words, &[])
 }
 
 /// Starts the helper process where somebody may be waiting to be told. For a verb, before it has
 /// threads: the helper belongs to nobody and outlives it.
 pub fn nudge(stores: &[Store]) {
     for store in stores.iter().filter(|store| store.may_owe()) {
-        let image = image(Path::new("/proc/self/exe"), store.path(), Some(ONCE));
-        process::spawn_orphan(&image);
+        process::spawn_orphan(&image(store.path(), &[ONCE]));
     }
+}
+
+/// Has the jobs that run already followed for a subscription that was just made, from what they write
+/// from now on. For a verb, before it has threads; as above, the helpers belong to nobody.
+pub fn follow_running(store: &Store, sub: &Subscription) -> Result<()> {
+    if !sub.watches() {
+        return Ok(());
+    }
+    for job in store::running_jobs(std::slice::from_ref(store))? {
+        if sub.covers(job.launch.session.as_deref()) {
+            let written = watch::written(&job).to_string();
+            let what = [job.id().as_str(), &sub.name, &written];
+            process::spawn_orphan(&image(store.path(), &what));
+        }
+    }
+    Ok(())
 }

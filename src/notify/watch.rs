@@ -6,7 +6,7 @@
 
 use std::io::{self, Read};
 use std::os::fd::AsRawFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
@@ -17,7 +17,7 @@ use super::{Event, Sent, send};
 use crate::job::JobId;
 use crate::notice::{self, Happened, Reader};
 use crate::record::{self, LONGEST_TAIL, ORIGIN};
-use crate::store::outbox::Subscription;
+use crate::store::outbox::{Claim, Subscription};
 use crate::store::{JobView, Reading, Store};
 use crate::sys::{clock, fds, fsx};
 use crate::text;
@@ -33,19 +33,52 @@ const LONGEST_LINE: usize = 16 * 1024;
 /// How often to look where the kernel cannot tell of writing.
 const BLIND: Duration = Duration::from_secs(1);
 
-/// Follows a job for all standing subscriptions that want to hear of it while it runs.
-pub fn follow(store: &Store, id: &JobId) {
+/// Follows a job for all standing subscriptions that want to hear of it while it runs; `only` for that
+/// of this name, from this byte on.
+///
+/// A subscription that is made while a job's call still lasts is found by whoever made it and by the
+/// job's supervisor: the first of them follows.
+pub fn follow(store: &Store, id: &JobId, only: Option<(&str, u64)>) {
     let Ok(Some(job)) = store.load(id) else {
         return;
     };
-    let mut subs = store.subscriptions();
     let session = job.launch.session.as_deref();
-    subs.retain(|sub| sub.standing && sub.watches() && sub.covers(session));
-    run(store, &job, &subs);
+    let mut claims = Vec::new();
+    let mut subs = store.subscriptions();
+    subs.retain(|sub| {
+        let meant = only.is_none_or(|(name, _)| sub.name == name);
+        let watches = meant && sub.standing && sub.watches() && sub.covers(session);
+        let claim = watches.then(|| store.claim(&sub.name, &format!("{id}.follow")));
+        match claim {
+            None => false,
+            Some(Ok(Ok(claim))) => {
+                claims.push(claim);
+                true
+            }
+            Some(Ok(Err(_))) => false,
+            // Heard of twice beats not at all.
+            Some(Err(_)) => true,
+        }
+    });
+    run_from(store, &job, &subs, only.map_or(0, |(_, from)| from));
+    claims.into_iter().for_each(Claim::forget);
+}
+
+/// How much a reader of the job's output would find now.
+#[must_use]
+pub fn written(job: &JobView) -> u64 {
+    match &job.launch.redirected_to {
+        Some(path) => fsx::stat_path(Path::new(path)).map_or(0, |stat| stat.st_size.unsigned_abs()),
+        None => job.output().bytes_kept,
+    }
 }
 
 /// Follows a job for these subscribers until it ends.
 pub fn run(store: &Store, job: &JobView, subs: &[Subscription]) {
+    run_from(store, job, subs, 0);
+}
+
+fn run_from(store: &Store, job: &JobView, subs: &[Subscription], from: u64) {
     let mut listeners: Vec<Listener<'_>> = subs.iter().filter_map(Listener::new).collect();
     if listeners.is_empty() || job.state.is_terminal() {
         return;
@@ -53,6 +86,8 @@ pub fn run(store: &Store, job: &JobView, subs: &[Subscription]) {
     let Ok((mut source, watched)) = open(job) else {
         return;
     };
+    // What was written before is not news. If it cannot be read, nor can the rest.
+    drop(io::copy(&mut source.by_ref().take(from), &mut io::sink()));
     let inotify = watch(&watched);
     let Ok(ended) = ending_of(job) else { return };
     let mut lines = Lines::default();

@@ -83,7 +83,12 @@ pub fn find(stores: &[Store], wanted: &str, session: Option<&str>) -> Result<Job
     if wanted == "last" {
         return match newest(stores, session)? {
             Some((store, id)) => store.load(&id)?.ok_or_else(|| unknown(wanted))?.readable(),
-            None => Err(unknown(wanted)),
+            None => {
+                let others = stores
+                    .iter()
+                    .any(|store| store.ids().is_ok_and(|ids| !ids.is_empty()));
+                Err(Error::NoLast { others })
+            }
         };
     }
     let named = stores

@@ -116,7 +116,7 @@ impl Store {
     /// Clears up if that was not done for an hour. For a supervisor that is about to leave: nobody
     /// waits for it.
     pub fn collect_if_due(&self, settings: &Settings) {
-        let Some(_mark) = self.take_turn() else {
+        let Some(mark) = self.take_turn() else {
             return;
         };
         drop(self.collect(&Policy {
@@ -125,6 +125,8 @@ impl Store {
             fresh: FRESH,
             dry_run: false,
         }));
+        // Also where a child of this process has yet to exec, and so to close it.
+        drop(lock::release(&mark));
     }
 
     /// The mark, locked and set to now; `None`: it is not time yet, or somebody else does it.

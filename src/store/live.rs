@@ -26,7 +26,7 @@ use crate::record::{
     self, CommandText, Durability, ExitFacts, KillIntent, Launch, Moment, ProcIdentity, Record,
     Writer,
 };
-use crate::sys::{fsx, signal};
+use crate::sys::{fsx, lock, signal};
 
 /// What `exit.tmp` reserves: enough for a record with a long command and a full tail.
 const RESERVED: u32 = 8 * 1024;
@@ -133,6 +133,12 @@ impl LiveJob {
     #[must_use]
     pub fn transcript(&mut self) -> &mut Transcript {
         &mut self.transcript
+    }
+
+    /// The lease as a forked child has it that has yet to exec.
+    #[cfg(test)]
+    pub(super) fn shared_lease(&self) -> Option<File> {
+        self.lease.as_ref()?.try_clone().ok()
     }
 
     /// Where its output can be read: its own file, or the one it shares.
@@ -246,7 +252,10 @@ impl LiveJob {
                 }
             }
         }
-        self.lease = None;
+        if let Some(run) = self.lease.take() {
+            // Closing it would do, but for a child of this process that has yet to exec.
+            drop(lock::release(&run));
+        }
         Ok(())
     }
 

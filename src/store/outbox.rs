@@ -116,6 +116,11 @@ impl Claim {
         self.settle("dead", why)
     }
 
+    /// It was held for a while, and nothing is to be kept of that.
+    pub fn forget(self) {
+        self.held.forget();
+    }
+
     /// It could not be delivered now. Gives how long to wait; `least` is what the receiver asked for.
     pub fn failed(mut self, why: &str, least: Option<Duration>) -> Result<Duration> {
         let doubled = 1u32 << self.attempts.len().min(12);

@@ -2,6 +2,7 @@
 //! heard of agent-sh.
 
 use crate::handoff::ToFront;
+use crate::job::JobId;
 use crate::settings::Linger;
 use crate::text;
 
@@ -51,8 +52,39 @@ impl Supervisor {
             };
             lines.push(format!("[agent-sh] {why} stays until the jobs have ended"));
         }
+        self.say(lines.join("\n") + "\n");
+    }
+
+    /// To whoever watches a job with `run --wait`: its time is over, and so it is.
+    pub(super) fn say_time_is_over(&mut self, id: Option<&JobId>, limit: &str) {
+        let (Some(id), Some(run)) = (id, &self.run) else {
+            return;
+        };
+        let what = match limit {
+            "idle-timeout" => ("wrote nothing for", run.idle_timeout),
+            _ => ("took longer than", run.timeout),
+        };
+        let time = humantime::format_duration(what.1.unwrap_or_default());
+        let said = format!(
+            "agent-sh: job {id} {} {time} (--{limit}) and was ended\n",
+            what.0
+        );
+        self.say(said);
+    }
+
+    /// To whoever watched a job with `run --wait` and got a signal: it is the watching that ends.
+    pub(super) fn say_no_longer_watched(&mut self, signal: i32) {
+        let name = nix::sys::signal::Signal::try_from(signal)
+            .map_or_else(|_| format!("signal {signal}"), |name| name.to_string());
+        if let Some(id) = self.jobs.first().and_then(Job::id) {
+            let said = format!("agent-sh: got {name} and no longer waits; job {id} goes on\n");
+            self.say(said);
+        }
+        self.say_announcement();
+    }
+
+    fn say(&mut self, text: String) {
         if let Some(link) = &mut self.link {
-            let text = lines.join("\n") + "\n";
             link.tell(&ToFront::Say(text.into_bytes()));
         }
     }

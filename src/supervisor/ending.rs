@@ -95,14 +95,17 @@ impl Supervisor {
         usage: Option<Usage>,
         evidence: &'static str,
     ) {
+        let id = self.jobs[index].id().cloned();
         self.finish_as(index, Outcome::from_wait_status(status), usage, evidence);
         let watched = self.run.is_some() && self.phase == Phase::Foreground;
         if watched && self.jobs[index].pid == self.shell.pid {
             // The verb reports as `wait` would: a code, also for a signal.
-            let code = if self.jobs[index].timed_out {
-                124
-            } else {
-                Outcome::from_wait_status(status).shell_code()
+            let code = match self.jobs[index].timed_out {
+                Some(limit) => {
+                    self.say_time_is_over(id.as_ref(), limit);
+                    124
+                }
+                None => Outcome::from_wait_status(status).shell_code(),
             };
             self.shell.status = Some((i32::from(code) << 8, usage.unwrap_or_default()));
             self.phase = Phase::Settling(clock::boottime());
@@ -192,14 +195,15 @@ impl Supervisor {
     }
 
     /// A job's time is over: TERM, and KILL if that was not enough.
-    pub(super) fn time_out(&mut self, index: usize, by: &str) {
+    pub(super) fn time_out(&mut self, index: usize, by: &'static str) {
         let job = &mut self.jobs[index];
         if job.ended {
             return;
         }
-        let signal = if std::mem::replace(&mut job.timed_out, true) {
+        let signal = if job.timed_out.is_some() {
             libc::SIGKILL
         } else {
+            job.timed_out = Some(by);
             job.deadline = Some(clock::boottime() + TIMEOUT_GRACE);
             job.kill_requested = Some(record::KillIntent {
                 by: by.to_owned(),

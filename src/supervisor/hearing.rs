@@ -58,7 +58,7 @@ impl Supervisor {
         }
         if self.run.is_some() {
             // `run --wait` only watches: whoever stops watching leaves the job alone.
-            self.say_announcement();
+            self.say_no_longer_watched(signal);
             self.finish_call((128 + signal) << 8);
             return;
         }

@@ -75,7 +75,8 @@ pub(super) struct Job {
     /// only when it is reached, so that output costs no more than the time it came.
     pub(super) idle: Option<(Duration, Duration)>,
     pub(super) last_output: Duration,
-    pub(super) timed_out: bool,
+    /// `Some` iff its time was over: which of its limits.
+    pub(super) timed_out: Option<&'static str>,
     /// `Some` iff it was published before it registered: what it is to be told then.
     pub(super) expected: Option<Registered>,
     /// Its pidfd tells nothing new; to be looked at when something else happens.
@@ -302,7 +303,7 @@ impl Supervisor {
             deadline: None,
             idle: None,
             last_output: Duration::ZERO,
-            timed_out: false,
+            timed_out: None,
             expected: None,
             unwatched: false,
             kill_requested: None,

@@ -1,8 +1,6 @@
 //! Who wants to hear of our jobs: they are entered when the call is over, and told by a helper process
 //! once something ended. The supervisor itself delivers nothing: it must not wait for anybody.
 
-use std::path::Path;
-
 use super::{Phase, Supervisor};
 use crate::notify::start;
 use crate::sys::process::{self, Image};
@@ -38,7 +36,7 @@ impl Supervisor {
                 .iter()
                 .any(|sub| sub.standing && sub.watches() && sub.covers(session));
             if wanted {
-                let image = start::image(Path::new(SELF), store.path(), Some(live.id().as_str()));
+                let image = start::image(store.path(), &[live.id().as_str()]);
                 self.start_helper(&image);
             }
         }
@@ -59,7 +57,7 @@ impl Supervisor {
         let Some(store) = self.ledger.store().filter(|s| s.may_owe()) else {
             return;
         };
-        let image = start::image(Path::new(SELF), store.path(), None);
+        let image = start::image(store.path(), &[]);
         self.start_helper(&image);
     }
 
@@ -68,6 +66,3 @@ impl Supervisor {
         self.helpers.extend(process::spawn_helper(image));
     }
 }
-
-/// Ourselves, also if the file was replaced meanwhile.
-const SELF: &str = "/proc/self/exe";

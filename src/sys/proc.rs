@@ -1,19 +1,20 @@
-//! What the kernel says of a process, and pidfds.
+//! What the kernel says of a process, and handles on it.
 //!
 //! A pid alone is nobody: (boot, pid namespace, pid, start time) is a process. `/proc/PID/stat` is
 //! read into a buffer on the stack, for these calls are on the way of every `cmd &`.
 
+mod pidfd;
+
 use std::ffi::OsString;
 use std::io::{self, Read};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::Mode;
+
+pub use pidfd::{pidfd_exit_status, pidfd_open, pidfd_open_checked, pidfd_send_signal, pidfd_wait};
 
 /// The lines of `/proc/PID/stat` that matter here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -367,97 +368,9 @@ fn read_line(path: &str) -> Option<String> {
     (!text.is_empty() && text != "uninitialized").then(|| text.to_owned())
 }
 
-/// A handle on a process. It never means another one: signals through it cannot hit a stranger.
-pub fn pidfd_open(pid: i32) -> io::Result<OwnedFd> {
-    if pid <= 0 {
-        return Err(Errno::EINVAL.into());
-    }
-    // SAFETY: plain numbers; the kernel makes a new descriptor or fails.
-    let fd = Errno::result(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) })?;
-    // SAFETY: the call above just made this descriptor, and nobody else knows its number.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
-}
-
-/// A handle on exactly this process: opened first, checked afterwards, so that a reused pid in
-/// between is noticed.
-pub fn pidfd_open_checked(pid: i32, starttime: u64) -> io::Result<OwnedFd> {
-    let fd = pidfd_open(pid)?;
-    match stat(pid) {
-        Some(found) if found.starttime == starttime => Ok(fd),
-        _ => Err(Errno::ESRCH.into()),
-    }
-}
-
-pub fn pidfd_send_signal(pidfd: impl AsFd, signal: i32) -> io::Result<()> {
-    let fd = pidfd.as_fd().as_raw_fd();
-    let no_info: *const libc::siginfo_t = std::ptr::null();
-    // SAFETY: the descriptor is borrowed and so open; a null siginfo asks the kernel to fill it in.
-    let result = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, signal, no_info, 0) };
-    Errno::result(result)?;
-    Ok(())
-}
-
-/// `struct pidfd_info` of linux/pidfd.h, in its first size (PIDFD_INFO_SIZE_VER0, 64 bytes).
-#[repr(C)]
-#[derive(Default)]
-struct PidfdInfo {
-    mask: u64,
-    cgroup: u64,
-    pid: u32,
-    tgid: u32,
-    ppid: u32,
-    ids: [u32; 8],
-    exit_code: i32,
-}
-
-const PIDFD_INFO_EXIT: u64 = 1 << 3;
-/// `_IOWR(0xFF, 11, struct pidfd_info)`
-const PIDFD_GET_INFO: u64 = 3 << 30 | (size_of::<PidfdInfo>() as u64) << 16 | 0xFF << 8 | 11;
-
-/// The wait status of a process that was reaped by its parent, whoever that was (Linux 6.15).
-/// `None`: it still runs or is a zombie, or the kernel cannot say.
-#[must_use]
-pub fn pidfd_exit_status(pidfd: impl AsFd) -> Option<i32> {
-    let mut info = PidfdInfo {
-        mask: PIDFD_INFO_EXIT,
-        ..PidfdInfo::default()
-    };
-    let fd = pidfd.as_fd().as_raw_fd();
-    // SAFETY: the request number carries the size of `PidfdInfo`, and `info` is a live one that the
-    // kernel fills in.
-    let result = unsafe { libc::ioctl(fd, PIDFD_GET_INFO as _, &raw mut info) };
-    (result == 0 && info.mask & PIDFD_INFO_EXIT != 0).then_some(info.exit_code)
-}
-
-/// Blocks until the process has ended. `false`: the time is over first.
-pub fn pidfd_wait(pidfd: impl AsFd, timeout: Option<Duration>) -> io::Result<bool> {
-    let deadline = timeout.map(|timeout| super::clock::boottime() + timeout);
-    loop {
-        let left = match deadline {
-            None => PollTimeout::NONE,
-            Some(end) => {
-                let left = end.saturating_sub(super::clock::boottime());
-                // Rounded up, or the last millisecond would be spent spinning.
-                let ms = left.as_micros().div_ceil(1000).min(i32::MAX as u128);
-                PollTimeout::try_from(ms as i32).unwrap_or(PollTimeout::MAX)
-            }
-        };
-        let mut fds = [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)];
-        match poll(&mut fds, left) {
-            Ok(0) if deadline.is_some_and(|end| super::clock::boottime() >= end) => {
-                return Ok(false);
-            }
-            Ok(0) | Err(Errno::EINTR) => {}
-            Ok(_) => return Ok(true),
-            Err(errno) => return Err(errno.into()),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::process::{Command, Stdio};
 
     #[test]
     fn names_cannot_forge_fields() {
@@ -488,53 +401,5 @@ mod tests {
         assert!(tree(me).iter().any(|found| found.pid == me));
         assert!(table().len() > 1);
         assert!(is_ours());
-    }
-
-    #[test]
-    fn the_status_of_a_process_by_every_road() {
-        for (script, status) in [
-            ("exit 42", 42 << 8),
-            ("exit 0", 0),
-            ("kill -9 $$", 9),
-            ("kill -15 $$", 15),
-        ] {
-            let mut child = Command::new("sh")
-                .args(["-c", &format!("read x; {script}")])
-                .stdin(Stdio::piped())
-                .spawn()
-                .unwrap();
-            let pid = child.id() as i32;
-            let start = starttime(pid).unwrap();
-            let fd = pidfd_open_checked(pid, start).unwrap();
-            assert!(pidfd_open_checked(pid, start + 1).is_err());
-            assert!(!pidfd_wait(&fd, Some(Duration::ZERO)).unwrap());
-            assert_eq!(pidfd_exit_status(&fd), None);
-            assert_eq!(zombie_status(pid, start), None);
-            assert!(children(std::process::id() as i32).contains(&pid));
-            drop(child.stdin.take());
-            assert!(pidfd_wait(&fd, None).unwrap());
-            assert_eq!(zombie_status(pid, start), Some(status), "{script}");
-            assert_eq!(zombie_status(pid, start + 1), None);
-            child.wait().unwrap();
-            match pidfd_exit_status(&fd) {
-                Some(seen) => assert_eq!(seen, status, "{script}"),
-                None => eprintln!("skipped: this kernel has no PIDFD_INFO_EXIT"),
-            }
-            assert!(pidfd_send_signal(&fd, 0).is_err());
-        }
-    }
-
-    #[test]
-    fn a_signal_through_a_pidfd() {
-        let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
-        let fd = pidfd_open(child.id() as i32).unwrap();
-        assert_eq!(
-            comm(child.id() as i32).as_deref().map(|c| c.is_empty()),
-            Some(false)
-        );
-        pidfd_send_signal(&fd, libc::SIGTERM).unwrap();
-        assert!(pidfd_wait(&fd, None).unwrap());
-        child.wait().unwrap();
-        assert!(pidfd_open(-1).is_err() && pidfd_open(0).is_err());
     }
 }

@@ -97,3 +97,42 @@ pub(super) const KEY_KINDS: &[&str] = &[
     "client",
     "deploy",
 ];
+
+/// Whether a name is one that secrets have.
+pub(super) fn is_secret_name(name: &str) -> bool {
+    if name.is_empty() || name.len() > 128 {
+        return false;
+    }
+    let lower = name.to_ascii_lowercase();
+    if SECRET_PIECES.iter().any(|piece| lower.contains(piece)) || lower.ends_with("token") {
+        return true;
+    }
+    let parts: Vec<String> = parts(name);
+    parts
+        .iter()
+        .any(|part| SECRET_PARTS.contains(&part.as_str()))
+        || parts
+            .windows(2)
+            .any(|pair| pair[1] == "key" && KEY_KINDS.contains(&pair[0].as_str()))
+}
+
+/// `MY_API-key` and `myApiKey` both are `my api key`.
+fn parts(name: &str) -> Vec<String> {
+    let mut parts = Vec::new();
+    let mut part = String::new();
+    let mut was_lower = false;
+    for letter in name.chars() {
+        let splits = !letter.is_ascii_alphanumeric();
+        if (splits || (letter.is_ascii_uppercase() && was_lower)) && !part.is_empty() {
+            parts.push(std::mem::take(&mut part));
+        }
+        if !splits {
+            part.push(letter.to_ascii_lowercase());
+        }
+        was_lower = letter.is_ascii_lowercase() || letter.is_ascii_digit();
+    }
+    if !part.is_empty() {
+        parts.push(part);
+    }
+    parts
+}

@@ -17,9 +17,10 @@ use crate::handoff::control::{Control, INPUT_LIMIT, Silence, Size, Verdict, What
 use crate::message;
 use crate::store::JobView;
 use crate::verbs::format::{fit, sentence};
-use crate::verbs::live::{Live, Watch, ending_of};
+use crate::verbs::live::Live;
 use crate::verbs::terminal::{self, Happened, Terminal};
 use crate::verbs::wait::code;
+use crate::verbs::watch::{Notices, ending_of};
 use crate::verbs::{Context, row, typing};
 
 /// Ctrl-] as a byte, and as the sequences of keyboards that name every key (CSI u, modifyOtherKeys).
@@ -91,7 +92,7 @@ pub(crate) fn sit(job: &JobView) -> Result<Left> {
     }
     message::say(format!("attached to job {}, Ctrl-] detaches", job.id()));
     // Watch first, read afterwards: what is written in between wakes us.
-    let watch = Watch::of_transcript(job);
+    let notices = Notices::of_transcript(job);
     let live = Live::of(job, answer.size)?;
     let terminal = Terminal::take(UNDO.as_bytes())?;
     let mut seat = Seat {
@@ -104,7 +105,7 @@ pub(crate) fn sit(job: &JobView) -> Result<Left> {
         hint: false,
         has_typed: false,
     };
-    let left = seat.stay(&terminal, &watch);
+    let left = seat.stay(&terminal, &notices);
     terminal::set_undo(&seat.undo());
     left
 }
@@ -130,15 +131,15 @@ struct Seat<'a> {
 }
 
 impl Seat<'_> {
-    fn stay(&mut self, terminal: &Terminal, watch: &Watch) -> Result<Left> {
+    fn stay(&mut self, terminal: &Terminal, notices: &Notices) -> Result<Left> {
         let ended = ending_of(self.job)?;
         self.follow_size();
         self.draw()?;
         loop {
             self.show_more()?;
             self.type_on()?;
-            let ready = self.sleep(&ended, terminal, watch)?;
-            watch.clear();
+            let ready = self.sleep(&ended, terminal, notices)?;
+            notices.take();
             match terminal.happened() {
                 Some(Happened::End(signal)) => return Ok(Left::Signal(signal)),
                 // The terminal has moved its lines itself, and the job draws what it wants anew.
@@ -164,7 +165,12 @@ impl Seat<'_> {
     }
 
     /// Blocks until there is something to do; tells of the job's end, and of keys.
-    fn sleep(&self, ended: &PipeReader, terminal: &Terminal, watch: &Watch) -> Result<[bool; 2]> {
+    fn sleep(
+        &self,
+        ended: &PipeReader,
+        terminal: &Terminal,
+        notices: &Notices,
+    ) -> Result<[bool; 2]> {
         let stdin = io::stdin();
         let polled = |fd| PollFd::new(fd, PollFlags::POLLIN);
         let mut polls = vec![
@@ -173,10 +179,10 @@ impl Seat<'_> {
             polled(self.control.answers().as_fd()),
             polled(terminal.signals().as_fd()),
         ];
-        polls.extend(watch.fd().map(polled));
+        polls.extend(notices.fd().map(polled));
         let time = if self.live.is_behind() {
             0
-        } else if self.stuck.is_some() || watch.fd().is_none() {
+        } else if self.stuck.is_some() || notices.are_missing() {
             SOON_MS
         } else {
             RESCAN_MS

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::message;
 use crate::store::{Store, Timeline};
 use crate::verbs::Context;
-use crate::verbs::watcher::{Watcher, Woken};
+use crate::verbs::watch::{Lookout, Woken};
 
 /// How often a follower looks without being told to. A supervisor that was killed tells nobody; its
 /// jobs' loss is found by looking.
@@ -56,11 +56,11 @@ fn follow(
     mut reader: Reader<'_>,
     mut warned: bool,
 ) -> Result<()> {
-    let mut watcher = Watcher::new(&[]);
+    let mut lookout = Lookout::new(&[]);
     loop {
-        attend(&mut watcher, &stores, &timeline);
+        attend(&mut lookout, &stores, &timeline);
         // Between the last look and the watch something may have come: look once more before sleeping.
-        if !step(&mut reader, &mut timeline, &stores)? && watcher.sleep(RESCAN) == Woken::Alone {
+        if !step(&mut reader, &mut timeline, &stores)? && lookout.sleep(RESCAN) == Woken::Alone {
             return Ok(());
         }
         if stores.is_empty() {
@@ -88,13 +88,13 @@ fn step(reader: &mut Reader<'_>, timeline: &mut Timeline, stores: &[Store]) -> R
 }
 
 /// Watches the list of jobs, and each that has not ended.
-fn attend(watcher: &mut Watcher, stores: &[Store], timeline: &Timeline) {
+fn attend(lookout: &mut Lookout, stores: &[Store], timeline: &Timeline) {
     let mut wanted: HashSet<PathBuf> = HashSet::new();
     for store in stores {
         wanted.insert(store.jobs_path());
         wanted.extend(timeline.open_jobs().map(|id| store.job_path(id)));
     }
-    watcher.watch_only(&wanted);
+    lookout.watch_only(&wanted);
 }
 
 fn no_event(event: &str) -> Error {

@@ -1,6 +1,6 @@
 //! The keys of a keyboard by name, as the bytes that a terminal sends for them. Pure.
 
-use super::distance;
+use super::misuse::distance;
 
 /// Keys that have one name and one sequence whatever mode the terminal is in.
 const PLAIN: &[(&str, &str)] = &[

@@ -1,10 +1,6 @@
-//! A job's screen as it changes: the transcript drawn on a screen, and word of more to come.
+//! A job's screen as it changes: the transcript drawn on a screen.
 
-use std::io::{self, PipeReader, Read};
-use std::os::fd::AsFd;
-use std::path::Path;
-
-use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+use std::io::{self, Read};
 
 use crate::error::{Error, Result};
 use crate::handoff::control::Size;
@@ -99,62 +95,4 @@ pub(crate) fn usual_size() -> Size {
         rows: screen::ROWS,
         columns: screen::COLUMNS,
     }
-}
-
-/// Word of changes in directories. `None` inside: the kernel has none to give, look now and then.
-pub(crate) struct Watch(Option<Inotify>);
-
-impl Watch {
-    pub(crate) fn new() -> Self {
-        let flags = InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK;
-        Self(Inotify::init(flags).ok())
-    }
-
-    /// Of the directory in which the transcript grows.
-    pub(crate) fn of_transcript(job: &JobView) -> Self {
-        let mut watch = Self::new();
-        let path = job.transcript_path();
-        let flags =
-            AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO;
-        watch.add(path.parent().unwrap_or(&job.dir), flags);
-        watch
-    }
-
-    pub(crate) fn add(&mut self, dir: &Path, flags: AddWatchFlags) {
-        let added = self
-            .0
-            .as_ref()
-            .is_some_and(|w| w.add_watch(dir, flags).is_ok());
-        if !added {
-            self.0 = None;
-        }
-    }
-
-    pub(crate) fn fd(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
-        self.0.as_ref().map(|watch| watch.as_fd())
-    }
-
-    /// Forgets what was told; that there was something is enough.
-    pub(crate) fn clear(&self) {
-        while let Some(Ok(events)) = self.0.as_ref().map(Inotify::read_events) {
-            if events.is_empty() {
-                break;
-            }
-        }
-    }
-}
-
-/// A pipe that ends when the job has ended.
-pub(crate) fn ending_of(job: &JobView) -> Result<PipeReader> {
-    let failed = |source| Error::sys("wait", source);
-    let (reader, writer) = io::pipe().map_err(failed)?;
-    let job = job.clone();
-    std::thread::Builder::new()
-        .spawn(move || {
-            // A wait that failed ends the following too: nothing would ever tell its end.
-            drop(job.wait(None));
-            drop(writer);
-        })
-        .map_err(failed)?;
-    Ok(reader)
 }

@@ -100,7 +100,7 @@ fn follow_until_end(watch: &mut Watch, streams: &mut [Stream]) -> Result<()> {
         let at_rest = events.is_empty() || rested.elapsed() > RESTLESS;
         for event in events {
             match event {
-                Event::Output(number) => {
+                Event::Changed(number) => {
                     if streams[number].read_on()? {
                         moved = Some(Instant::now());
                     }

@@ -5,8 +5,10 @@ use std::path::Path;
 
 use clap::{Command, CommandFactory};
 
+use super::misuse;
 use crate::cli::{Cli, Man};
 use crate::error::{Error, Result};
+use crate::invocation::OWN_NAME;
 use crate::message;
 
 pub(crate) fn man(man: &Man) -> Result<u8> {
@@ -14,29 +16,57 @@ pub(crate) fn man(man: &Man) -> Result<u8> {
     if let Some(dir) = &man.dir {
         return write_all(&whole, dir);
     }
-    let Some(verb) = &man.verb else {
-        return message::out(&page(whole, None)?).map(|()| 0);
-    };
-    let found = whole.find_subcommand(verb).cloned();
-    let command = found.ok_or_else(|| Error::Usage {
-        text: format!("no verb '{verb}'"),
-        hint: Some("'agent-sh help' lists the verbs".to_owned()),
-    })?;
-    message::out(&page(command, Some(verb))?).map(|()| 0)
+    let path = path_of(&man.words);
+    let mut command = &whole;
+    for word in &path {
+        let found = command.find_subcommand(word);
+        command = found.ok_or_else(|| no_page(command, word))?;
+    }
+    message::out(&page(command.clone(), &path)?).map(|()| 0)
 }
 
-/// One page. `verb`: its name, to be put behind that of the program.
-fn page(command: Command, verb: Option<&str>) -> Result<String> {
-    let command = match verb {
-        None => command,
-        Some(verb) => {
-            let name = format!("agent-sh-{verb}");
-            let call = format!("agent-sh {verb}");
-            command
-                .display_name(name)
-                .bin_name(call)
-                .disable_help_subcommand(true)
-        }
+/// The verb, and the word below it, from what was typed: `wait`, `notify add`, or the name of a page,
+/// `agent-sh-notify-add`. Without any it is the program itself.
+fn path_of(words: &[String]) -> Vec<&str> {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        [OWN_NAME, rest @ ..] => rest.to_vec(),
+        [name] => match name.strip_prefix("agent-sh-") {
+            // No verb has a dash in it; what stands below one may.
+            Some(rest) => rest.splitn(2, '-').collect(),
+            None => vec![name],
+        },
+        _ => words,
+    }
+}
+
+fn no_page(above: &Command, word: &str) -> Error {
+    let name = above.get_name();
+    if name == OWN_NAME {
+        return misuse::no_verb(word);
+    }
+    let below: Vec<&str> = above.get_subcommands().map(Command::get_name).collect();
+    Error::Usage {
+        text: format!("'agent-sh {name}' has no '{word}'"),
+        hint: Some(if below.is_empty() {
+            format!("'agent-sh man {name}' prints its page")
+        } else {
+            format!("it has {}", below.join(", "))
+        }),
+    }
+}
+
+/// One page. `path`: the words behind the program's name.
+fn page(command: Command, path: &[&str]) -> Result<String> {
+    let command = if path.is_empty() {
+        command
+    } else {
+        let name = format!("{OWN_NAME}-{}", path.join("-"));
+        let call = format!("{OWN_NAME} {}", path.join(" "));
+        command
+            .display_name(name)
+            .bin_name(call)
+            .disable_help_subcommand(true)
     };
     let mut bytes = Vec::new();
     clap_mangen::Man::new(command)
@@ -48,14 +78,19 @@ fn page(command: Command, verb: Option<&str>) -> Result<String> {
     Ok(String::from_utf8_lossy(&bytes).replace("\n.SH EXTRA\n", "\n.SH NOTES\n"))
 }
 
+/// The page of a command and of all below it, each with the name of its file.
+fn pages<'a>(command: &'a Command, path: &[&'a str]) -> Result<Vec<(String, String)>> {
+    let name = [&[OWN_NAME], path].concat().join("-");
+    let mut all = vec![(format!("{name}.1"), page(command.clone(), path)?)];
+    for below in command.get_subcommands() {
+        all.extend(pages(below, &[path, &[below.get_name()]].concat())?);
+    }
+    Ok(all)
+}
+
 fn write_all(whole: &Command, dir: &Path) -> Result<u8> {
     fs::create_dir_all(dir).map_err(|source| Error::io("create", dir, source))?;
-    let mut pages = vec![("agent-sh.1".to_owned(), page(whole.clone(), None)?)];
-    for command in whole.get_subcommands() {
-        let verb = command.get_name();
-        let text = page(command.clone(), Some(verb))?;
-        pages.push((format!("agent-sh-{verb}.1"), text));
-    }
+    let pages = pages(whole, &[])?;
     for (name, text) in &pages {
         let path = dir.join(name);
         fs::write(&path, text).map_err(|source| Error::io("write", &path, source))?;

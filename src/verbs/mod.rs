@@ -16,6 +16,7 @@ mod kill;
 mod live;
 mod logs;
 mod man;
+mod misuse;
 mod notify;
 mod output;
 mod parse;
@@ -31,23 +32,21 @@ mod wait;
 mod wait_follow;
 mod wait_notify;
 mod watch;
-mod watcher;
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Parser;
-use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::cli::{Cli, Verb};
 use crate::error::{Error, Result};
-use crate::invocation::VERBS;
 use crate::job::How;
 use crate::message;
 use crate::settings::{self, Settings};
 use crate::store::{self, JobView, Store, Summary, Waited};
 use format::Row;
+pub use misuse::{after_bare_word, unknown};
 use run::RunRequest;
 
 /// What the verbs need from other roles, which they may not import.
@@ -69,62 +68,9 @@ pub fn main(args: Vec<OsString>, hooks: Hooks) -> u8 {
     };
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
-        Err(error) => return told(misuse(&error, verb.as_deref())),
+        Err(error) => return told(misuse::explain(&error, verb.as_deref())),
     };
     told(dispatch(cli.verb, hooks))
-}
-
-/// Answers a first word that is no verb.
-#[must_use]
-pub fn unknown(word: &OsStr) -> u8 {
-    let word = word.to_string_lossy();
-    let hint = match nearest(&word) {
-        Some(verb) => format!("did you mean '{verb}'? 'agent-sh help' lists the verbs"),
-        None => "'agent-sh help' lists the verbs, 'agent-sh -c COMMAND' runs a command".to_owned(),
-    };
-    message::error(&Error::Usage {
-        text: format!("no verb '{word}'"),
-        hint: Some(hint),
-    })
-}
-
-/// Words for which a person or a model may look in vain, and what they are called here.
-const OTHER_WORDS: [(&str, &str); 14] = [
-    ("jobs", "ps"),
-    ("list", "ps"),
-    ("status", "ps"),
-    ("info", "show"),
-    ("inspect", "show"),
-    ("describe", "show"),
-    ("output", "logs"),
-    ("tail", "logs"),
-    ("follow", "logs"),
-    ("stop", "kill"),
-    ("cancel", "kill"),
-    ("start", "run"),
-    ("clean", "gc"),
-    ("version", "--version"),
-];
-
-/// One word that is no verb was run as a command, because harnesses pass whole commands like that. If
-/// the shell found no such command, a verb was meant. What a shell knows is never commented on, but
-/// for `jobs` at a terminal: there no harness calls.
-pub fn after_bare_word(word: &OsStr, code: u8) {
-    let word = word.to_string_lossy();
-    let other = OTHER_WORDS.iter().find(|(other, _)| *other == word);
-    let meant = other.map(|(_, verb)| *verb).or_else(|| nearest(&word));
-    let at_terminal = word == "jobs" && message::is_terminal();
-    if let Some(verb) = meant.filter(|_| code == 127 || at_terminal) {
-        let text = if code == 127 {
-            format!("'{word}' is no verb either")
-        } else {
-            format!("'{word}' is no verb; the shell's own was run")
-        };
-        message::say_with_hint(
-            text,
-            format!("did you mean 'agent-sh {verb}'? 'agent-sh help' lists the verbs"),
-        );
-    }
 }
 
 fn told(result: Result<u8>) -> u8 {
@@ -341,154 +287,5 @@ pub(crate) fn row_of(job: &Summary) -> Row {
         how: job.how.unwrap_or(How::Stray),
         session: job.session.clone(),
         command: job.command.clone().unwrap_or_default(),
-    }
-}
-
-/// Turns what clap has to say into our words: help and version to stdout, the rest to an error.
-fn misuse(error: &clap::Error, verb: Option<&str>) -> Result<u8> {
-    let text = error.to_string();
-    match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            return message::out(&text).map(|()| 0);
-        }
-        ErrorKind::InvalidSubcommand if verb.is_some_and(|verb| verb == "help") => {}
-        ErrorKind::InvalidSubcommand if verb.is_some_and(|verb| !VERBS.contains(&verb)) => {
-            return Ok(unknown(OsStr::new(verb.unwrap_or_default())));
-        }
-        _ => {}
-    }
-    let known = verb.filter(|verb| VERBS.contains(verb));
-    let help = match known {
-        Some("help") | None => "'agent-sh help' lists the verbs".to_owned(),
-        Some(verb) => format!("'agent-sh {verb} --help' shows an example"),
-    };
-    let suggestion = [ContextKind::SuggestedArg, ContextKind::SuggestedValue]
-        .into_iter()
-        .find_map(|kind| match error.get(kind) {
-            Some(ContextValue::String(text)) => Some(text.clone()),
-            Some(ContextValue::Strings(texts)) => texts.first().cloned(),
-            _ => None,
-        });
-    let hint = match suggestion {
-        Some(other) => format!("did you mean '{other}'? {help}"),
-        None => help,
-    };
-    let text = match (error.kind(), known) {
-        (ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand, Some(verb)) => {
-            format!("'agent-sh {verb}' needs more words")
-        }
-        (ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand, None) => "no verb".to_owned(),
-        _ => plain_text(&text),
-    };
-    Err(Error::Usage {
-        text,
-        hint: Some(hint),
-    })
-}
-
-/// The first paragraph of clap's message on one line, in our style.
-fn plain_text(text: &str) -> String {
-    let paragraph = text.split("\n\n").next().unwrap_or(text);
-    let words: Vec<&str> = paragraph
-        .trim_start_matches("error: ")
-        .split_whitespace()
-        .collect();
-    words.join(" ")
-}
-
-/// The verb that was meant, if one is near.
-fn nearest(word: &str) -> Option<&'static str> {
-    let (distance, verb) = VERBS
-        .iter()
-        .map(|verb| (distance(word, verb), verb))
-        .min()?;
-    // Of a short word one letter, of a long one more: 'make' is no misspelt 'man'.
-    (distance <= (verb.len() / 3).max(1)).then_some(verb)
-}
-
-/// Edits between two words: insert, delete, replace, or swap neighbours, each costs one.
-fn distance(one: &str, other: &str) -> usize {
-    let one: Vec<char> = one.chars().take(64).collect();
-    let other: Vec<char> = other.chars().collect();
-    let mut table = vec![vec![0; other.len() + 1]; one.len() + 1];
-    for i in 0..=one.len() {
-        for j in 0..=other.len() {
-            table[i][j] = if i == 0 || j == 0 {
-                i + j
-            } else {
-                let differs = usize::from(one[i - 1] != other[j - 1]);
-                let mut least = (table[i - 1][j] + 1)
-                    .min(table[i][j - 1] + 1)
-                    .min(table[i - 1][j - 1] + differs);
-                if i > 1 && j > 1 && one[i - 1] == other[j - 2] && one[i - 2] == other[j - 1] {
-                    least = least.min(table[i - 2][j - 2] + 1);
-                }
-                least
-            };
-        }
-    }
-    table[one.len()][other.len()]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn typos_find_their_verb() {
-        for (typed, meant) in [
-            ("wiat", Some("wait")),
-            ("log", Some("logs")),
-            ("kil", Some("kill")),
-            ("stauts", None),
-            ("sp", Some("ps")),
-            ("make", None),
-            ("evnts", Some("events")),
-            ("docter", Some("doctor")),
-            ("complete", None),
-            ("parser", Some("parse")),
-            ("", None),
-        ] {
-            assert_eq!(nearest(typed), meant, "{typed}");
-        }
-    }
-
-    #[test]
-    fn clap_speaks_our_language() {
-        let say = |words: &[&str]| {
-            let error = Cli::try_parse_from(words).unwrap_err();
-            match misuse(&error, words.get(1).copied()) {
-                Err(error) => format!("{error} | {}", error.hint().unwrap_or_default()),
-                Ok(code) => format!("code {code}"),
-            }
-        };
-        for (words, wanted) in [
-            (
-                &["agent-sh", "wait", "--timeut", "5"][..],
-                "unexpected argument '--timeut' found | did you mean '--timeout'? 'agent-sh wait --help' shows an example",
-            ),
-            (
-                &["agent-sh", "wait", "--timeout", "soon"],
-                "invalid value 'soon' for '--timeout <DURATION>': expected a duration like '100s', '2m' or '1h 30m' | 'agent-sh wait --help' shows an example",
-            ),
-            (
-                &["agent-sh", "show"],
-                "the following required arguments were not provided: <ID> | 'agent-sh show --help' shows an example",
-            ),
-            (
-                &["agent-sh", "ps", "--state", "runing"],
-                "invalid value 'runing' for '--state <STATE>' [possible values: running, stopped, exited, signaled, lost] | did you mean 'running'? 'agent-sh ps --help' shows an example",
-            ),
-            (
-                &["agent-sh", "setup"],
-                "'agent-sh setup' needs more words | 'agent-sh setup --help' shows an example",
-            ),
-            (
-                &["agent-sh", "help", "nonsense"],
-                "unrecognized subcommand 'nonsense' | 'agent-sh help' lists the verbs",
-            ),
-        ] {
-            assert_eq!(say(words), wanted, "{words:?}");
-        }
     }
 }

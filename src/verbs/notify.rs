@@ -60,7 +60,9 @@ fn add(context: &Context, add: &NotifyAdd) -> Result<u8> {
         Some(path) => Some(std::path::absolute(path).map_err(|e| Error::io("find", path, e))?),
         None => None,
     };
-    let made = start::subscribe(&context.open_store()?, &sub)?;
+    let store = context.open_store()?;
+    let made = start::subscribe(&store, &sub)?;
+    start::follow_running(&store, &made)?;
     message::out(&format!("{name}\n"))?;
     if let (None, Some(path)) = (&sub.secret_file, &made.secret_file) {
         message::say(format!("the key that signs is in '{}'", path.display()));

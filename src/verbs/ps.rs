@@ -14,7 +14,7 @@ use crate::store::Summary;
 use crate::sys::{clock, signal};
 use crate::text;
 use crate::verbs::format::{Row, table};
-use crate::verbs::watcher::{Watcher, Woken};
+use crate::verbs::watch::{Lookout, Woken};
 use crate::verbs::{Context, row_of};
 
 /// How long an ended job is still news.
@@ -99,11 +99,11 @@ fn watch(context: &Context, ps: &Ps, session: Option<&str>) -> Result<u8> {
         libc::SIGTSTP,
         libc::SIGWINCH,
     ];
-    let mut watcher = Watcher::new(if on_terminal { &signals } else { &[] });
+    let mut lookout = Lookout::new(if on_terminal { &signals } else { &[] });
     if on_terminal {
         message::out(ENTER)?;
     }
-    let result = refresh(context, ps, session, &mut watcher, on_terminal);
+    let result = refresh(context, ps, session, &mut lookout, on_terminal);
     if on_terminal {
         message::out(LEAVE)?;
     }
@@ -122,7 +122,7 @@ fn refresh(
     context: &Context,
     ps: &Ps,
     session: Option<&str>,
-    watcher: &mut Watcher,
+    lookout: &mut Lookout,
     on_terminal: bool,
 ) -> Result<Option<i32>> {
     let mut before = None;
@@ -134,7 +134,7 @@ fn refresh(
             wanted.insert(store.jobs_path());
             wanted.extend(running.iter().map(|job| store.job_path(&job.id)));
         }
-        watcher.watch_only(&wanted);
+        lookout.watch_only(&wanted);
         // What happened between the look and the watch shows a tick later.
         if on_terminal {
             message::out(&frame(context, ps, session, &jobs))?;
@@ -145,7 +145,7 @@ fn refresh(
                 before = Some(now);
             }
         }
-        match watcher.sleep(TICK) {
+        match lookout.sleep(TICK) {
             Woken::Alone => return Ok(None),
             Woken::Signal(libc::SIGTSTP) => {
                 message::out(LEAVE)?;

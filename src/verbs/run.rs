@@ -75,14 +75,17 @@ fn tell_of_namesake(context: &Context, name: &str) {
     }
 }
 
-/// The code of a job whose time was over, as `run --wait` has it.
+/// Says that a job's time was over, and gives the code for that, as `run --wait` has it.
 fn timed_out(job: &JobView) -> Result<Option<u8>> {
     let now = job.reload()?;
     let asked = now
         .as_ref()
         .and_then(|now| now.record.as_ref()?.data.kill_requested.as_ref());
-    let by_time = asked.is_some_and(|kill| ["timeout", "idle-timeout"].contains(&kill.by.as_str()));
-    Ok(by_time.then_some(wait::TIMED_OUT))
+    let limit = asked.filter(|kill| ["timeout", "idle-timeout"].contains(&kill.by.as_str()));
+    Ok(limit.map(|kill| {
+        message::say(format!("its time was over (--{})", kill.by));
+        wait::TIMED_OUT
+    }))
 }
 
 fn show(job: &JobView) -> Result<()> {

@@ -147,3 +147,60 @@ fn give_back_on_panic() {
         }));
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::io::Read;
+    use std::os::fd::AsRawFd;
+    use std::process::{Command, Stdio};
+
+    use crate::sys::fds;
+
+    const CHILD: &str = "AGENT_SH_TEST_PANICS_AT_A_TERMINAL";
+
+    /// The other half of the test below, run by it in a process of its own.
+    #[test]
+    fn panics_at_a_terminal() {
+        if std::env::var_os(CHILD).is_none() {
+            return;
+        }
+        // Tests unwind; the program aborts, so no guard may help here either.
+        std::mem::forget(Terminal::take(b"<undone>").unwrap());
+        set_undo(b"<undone at last>");
+        print!("<taken>");
+        io::stdout().flush().unwrap();
+        panic!("on purpose");
+    }
+
+    #[test]
+    fn a_panic_gives_the_terminal_back() {
+        let pty = pty::open(pty::Use::Seat).unwrap();
+        let before = termios::tcgetattr(&pty.follower).unwrap();
+        let end = || Stdio::from(pty.follower.try_clone().unwrap());
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["verbs::terminal::tests::panics_at_a_terminal", "--exact"])
+            .args(["--nocapture", "--test-threads=1"])
+            .env(CHILD, "1")
+            .stdin(end())
+            .stdout(end())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let status = child.wait().unwrap();
+        assert!(!status.success(), "{status}");
+        assert_eq!(termios::tcgetattr(&pty.follower).unwrap(), before);
+        let mut seen = String::new();
+        let mut leader = File::from(pty.leader);
+        while !seen.contains("<undone at last>") {
+            // The kernel passes it on in its own time.
+            let ready = fds::wait_readable(&[leader.as_raw_fd()], 60_000);
+            assert!(ready[0], "{seen}");
+            let mut bytes = [0; 4096];
+            let count = leader.read(&mut bytes).unwrap();
+            seen.push_str(&String::from_utf8_lossy(&bytes[..count]));
+        }
+        assert!(seen.contains("<taken>"), "{seen}");
+    }
+}

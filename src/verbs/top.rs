@@ -17,7 +17,6 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::inotify::AddWatchFlags;
 use ratatui::backend::CrosstermBackend;
 use ratatui::layout::Rect;
 use ratatui::{Terminal as Canvas, TerminalOptions, Viewport};
@@ -31,8 +30,9 @@ use crate::store::JobView;
 use crate::sys::{clock, signal};
 use crate::verbs::attach::{self, Left};
 use crate::verbs::format::sentence;
-use crate::verbs::live::{Live, Watch};
+use crate::verbs::live::Live;
 use crate::verbs::terminal::{self, Happened, Terminal};
+use crate::verbs::watch::Notices;
 use crate::verbs::{Context, ps, row};
 use log::Log;
 
@@ -69,7 +69,7 @@ enum Over {
 struct Shown {
     dir: PathBuf,
     live: Live,
-    watch: Watch,
+    notices: Notices,
 }
 
 struct Top<'a> {
@@ -80,7 +80,7 @@ struct Top<'a> {
     jobs: Vec<JobView>,
     /// Where new jobs appear; watched by `news`.
     homes: Vec<PathBuf>,
-    news: Watch,
+    news: Notices,
     chosen: Option<PathBuf>,
     filter: String,
     mode: Mode,
@@ -105,7 +105,7 @@ pub(crate) fn top(context: &Context) -> Result<u8> {
         colours: palette != Palette::OFF,
         jobs: Vec::new(),
         homes: Vec::new(),
-        news: Watch::new(),
+        news: Notices::new(),
         chosen: None,
         filter: String::new(),
         mode: Mode::List,
@@ -169,7 +169,7 @@ impl Top<'_> {
                 return Ok(over);
             }
             if news {
-                self.news.clear();
+                self.news.take();
                 self.look_for_all()?;
             }
             if Instant::now() >= tick {
@@ -184,7 +184,7 @@ impl Top<'_> {
     fn sleep(&self, terminal: &Terminal, drawn: Instant, tick: Instant) -> Result<(bool, bool)> {
         let polled = |fd| PollFd::new(fd, PollFlags::POLLIN);
         let stdin = io::stdin();
-        let output = self.live.as_ref().and_then(|shown| shown.watch.fd());
+        let output = self.live.as_ref().and_then(|shown| shown.notices.fd());
         let is_behind = match &self.mode {
             Mode::Log(log) => log.is_behind,
             _ => self
@@ -222,10 +222,7 @@ impl Top<'_> {
         for home in jobs.iter().filter_map(|job| job.dir.parent()) {
             if !self.homes.iter().any(|known| known == home) {
                 self.homes.push(home.to_owned());
-                let flags = AddWatchFlags::IN_CREATE
-                    | AddWatchFlags::IN_MOVED_TO
-                    | AddWatchFlags::IN_MOVED_FROM;
-                self.news.add(home, flags);
+                self.news.add_entries(home);
             }
         }
         self.jobs = jobs;
@@ -317,15 +314,15 @@ impl Top<'_> {
         }
         match &mut self.live {
             Some(shown) if shown.dir == job.dir && !shown.live.is_hopeless(LAG) => {
-                shown.watch.clear();
+                shown.notices.take();
                 drop(shown.live.catch_up(|_| {}));
             }
             _ => {
-                let watch = Watch::of_transcript(&job);
+                let notices = Notices::of_transcript(&job);
                 self.live = Live::of(&job, size_of(&job)).ok().map(|live| Shown {
                     dir: job.dir.clone(),
                     live,
-                    watch,
+                    notices,
                 });
             }
         }

@@ -164,7 +164,7 @@ impl Waiting {
             let mut wrote = vec![false; self.jobs.len()];
             for event in self.watch.next(until) {
                 match event {
-                    Event::Output(place) => wrote[place] = true,
+                    Event::Changed(place) => wrote[place] = true,
                     Event::Ended(place, waited) => {
                         self.jobs[place] = super::ended(&self.jobs[place], waited?)?;
                     }

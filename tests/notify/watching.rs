@@ -1,5 +1,5 @@
 use super::{dir_sink, events, verb, wait_for_events};
-use crate::support::{Sandbox, stands_in, wait_until};
+use crate::support::{Sandbox, ps_json, stands_in, wait_until};
 
 /// A standing subscription hears of a line while the job runs; a flood makes one notice, not many.
 #[test]
@@ -100,4 +100,67 @@ fn a_wait_can_watch() {
         "{:#?}",
         events(&dir)
     );
+}
+
+/// A subscription that is made late follows what runs already, from that moment on: a transcript, a file
+/// that a job writes to, a job whose call still lasts. Jobs of other sessions are not its business, and
+/// nobody is told twice.
+#[test]
+fn a_late_subscription_follows_what_runs() {
+    if !stands_in() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let (sink, dir) = dir_sink(&sandbox);
+    let (gate, end, call) = (sandbox.gate(), sandbox.gate(), sandbox.gate());
+    let job = sandbox.script(
+        "work/job",
+        &format!(
+            "#!/bin/sh\necho ready before; echo up; read x < {}; echo ready now; read x < {}\n",
+            gate.path(),
+            end.path()
+        ),
+    );
+    let run = |session: &str| verb(&sandbox, ["run", "--session", session, "--", &job]);
+    let mine = run("mine").trim().to_owned();
+    let other = run("other").trim().to_owned();
+    let text = format!("./job > log & ./job & read x < {}", call.path());
+    let lasting = sandbox
+        .call("bash")
+        .c(&text)
+        .env("AGENT_SH_SESSION", "mine")
+        .start();
+    wait_until("all have written", || {
+        let log = std::fs::read_to_string(sandbox.path("work/log")).unwrap_or_default();
+        let jobs = ps_json(&sandbox);
+        let wrote = |job: &serde_json::Value| {
+            let id = job["id"].as_str().unwrap();
+            verb(&sandbox, ["logs", id]).contains("up")
+        };
+        log.contains("up") && jobs.len() == 4 && jobs.iter().all(wrote)
+    });
+    let args = ["notify", "add", &sink, "--as", "d", "--session", "mine"];
+    let added = sandbox.call("agent-sh").args(args);
+    let added = added.args(["--on-output", "ready"]).run();
+    assert!(added.succeeded(), "{added:?}");
+    call.release(1);
+    assert!(lasting.finish().succeeded());
+    gate.release(4);
+    let told = wait_for_events(&dir, 3);
+    for event in &told {
+        assert_eq!(event["type"], "dev.agent-sh.job.output-matched.v1");
+        assert_eq!(event["data"]["untrusted_output_tail"], "ready now\n");
+        assert_ne!(event["data"]["job"], other.as_str());
+    }
+    assert!(
+        told.iter()
+            .any(|event| event["data"]["job"] == mine.as_str())
+    );
+    end.release(4);
+    let told = wait_for_events(&dir, 6);
+    sandbox.assert_no_survivors();
+    assert_eq!(events(&dir).len(), 6, "{told:#?}");
+    // Nothing is left of the following.
+    let claims = sandbox.state().join("v1/subs/d/claim");
+    assert_eq!(std::fs::read_dir(claims).unwrap().count(), 0);
 }

@@ -2,6 +2,7 @@
 
 mod call;
 mod call_child;
+mod dialogue;
 mod gate;
 mod process;
 mod records;
@@ -11,6 +12,7 @@ mod streams;
 use std::time::{Duration, Instant};
 
 pub(crate) use call::{Call, Ended, Input, Status, exit_of};
+pub(crate) use dialogue::{Dialogue, INTERRUPT, PROMPT, STOP};
 pub(crate) use gate::Gate;
 pub(crate) use process::{Identity, group_kill, parent_of, signal, tree_kill};
 pub(crate) use records::{job_dirs, job_records, ps_json, records, wait_for_records};

@@ -148,6 +148,14 @@ impl Sandbox {
         assert!(gone, "still running: {:#?}", survivors(&self.root));
     }
 
+    /// The supervisors that were started here and still run, by the name they give themselves.
+    pub(crate) fn supervisors(&self) -> Vec<i32> {
+        let title = |pid: i32| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        let pids = survivors(&self.root).into_iter().map(|(who, _)| who.pid);
+        pids.filter(|&pid| title(pid).starts_with("agent-sh superv"))
+            .collect()
+    }
+
     /// Writes an executable script and gives its path.
     pub(crate) fn script(&self, name: &str, text: &str) -> String {
         let path = self.path(name);

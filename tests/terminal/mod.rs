@@ -4,12 +4,16 @@
 mod attach;
 /// What reaches a supervisor, sense and nonsense.
 mod control;
+/// No supervisor stays when its work is over.
+mod leaving;
 /// A terminal with a person at it.
 mod seat;
 /// Text, keys and the end of input.
 mod send;
 /// The full screen.
 mod top;
+/// Watching a job that was started with `run --wait`, and no longer watching it.
+mod watched;
 
 use serde_json::Value;
 

@@ -136,6 +136,12 @@ impl Seat {
         exit_of(&mut self.child)
     }
 
+    /// Closes the window, and waits until whoever sat there has gone of it.
+    pub(super) fn close(mut self) {
+        drop(self.leader);
+        exit_of(&mut self.child);
+    }
+
     /// Whether a full-screen program has the screen, or its cursor is hidden.
     pub(super) fn is_left_clean(&mut self) -> bool {
         self.look();

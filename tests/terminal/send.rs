@@ -227,6 +227,8 @@ fn silence_ends_a_job() {
     let text = "for i in 1 2 3 4 5 6; do echo $i; sleep 0.2; done; exec sleep 600";
     let ended = sandbox.agent_sh(["run", "--wait", "--idle-timeout", "1s", text]);
     assert_eq!(ended.status, Status::Exited(124), "{ended:?}");
+    let said = " wrote nothing for 1s (--idle-timeout) and was ended\n";
+    assert!(ended.errors().ends_with(said), "{ended:?}");
     assert!(ended.text().contains('6'), "{ended:?}");
     let found = records(&sandbox);
     assert_eq!(found[0].state(), "signaled");

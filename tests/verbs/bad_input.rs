@@ -58,7 +58,21 @@ fn ids_that_mean_nothing_or_too_much() {
         }
     }
     let empty = Sandbox::new();
-    refused(&empty.agent_sh(["show", "last"]), 125, &["no job 'last'"]);
+    refused(
+        &empty.agent_sh(["show", "last"]),
+        125,
+        &["no job 'last': there are no jobs", "starts one"],
+    );
+    let told = sandbox
+        .call("agent-sh")
+        .args(["show", "last"])
+        .env("AGENT_SH_SESSION", "another")
+        .run();
+    refused(
+        &told,
+        125,
+        &["no job 'last': this session has had none", "--all-sessions"],
+    );
 }
 
 fn change(sandbox: &Sandbox, id: &str, file: &str, change: impl Fn(&mut Value)) {
@@ -194,5 +208,24 @@ fn wrong_usage() {
     ] {
         let told = sandbox.call("agent-sh").args(args).run();
         refused(&told, 2, &[word, "agent-sh: "]);
+    }
+}
+
+#[test]
+fn words_that_are_wrong_are_answered_in_our_own() {
+    let sandbox = Sandbox::new();
+    for (args, wanted) in [
+        (&["help", "wiat"][..], "did you mean 'wait'?"),
+        (&["completions", "tcsh"], "bash, zsh, fish"),
+        (&["logs", "x", "-n", "x"], "expected a whole number"),
+        (&["logs", "x", "-n", "-5"], "expected a whole number"),
+        (&["events", "-n", "-1"], "expected a whole number"),
+        (&["wait", "--timeout", "-1"], "expected a duration like"),
+        (&["kill"], "--session KEY"),
+    ] {
+        let told = sandbox.call("agent-sh").args(args).run();
+        refused(&told, 2, &[wanted, "\nhint: "]);
+        assert!(!told.errors().contains("digit found"), "{told:?}");
+        assert!(!told.errors().contains("'zsh'?"), "{told:?}");
     }
 }

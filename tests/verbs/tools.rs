@@ -101,6 +101,59 @@ fn pages_for_every_verb() {
     }
     let whole = sandbox.agent_sh(["man"]).text();
     assert!(whole.contains("agent\\-sh\\-kill(1)"), "{whole}");
+    assert_eq!(sandbox.agent_sh(["man", "agent-sh"]).text(), whole);
+    // The words below a verb have pages too, by their words and by the name of the page.
+    let add = fs::read_to_string(dir.join("agent-sh-notify-add.1")).unwrap();
+    assert!(add.contains("agent\\-sh notify add"), "{add}");
+    assert_eq!(sandbox.agent_sh(["man", "notify", "add"]).text(), add);
+    assert_eq!(sandbox.agent_sh(["man", "agent-sh-notify-add"]).text(), add);
+    let setup = sandbox.agent_sh(["man", "setup", "claude-code"]).text();
+    assert_eq!(
+        sandbox
+            .agent_sh(["man", "agent-sh-setup-claude-code"])
+            .text(),
+        setup
+    );
+    for (words, wanted) in [
+        (&["wiat"][..], "did you mean 'wait'?"),
+        (&["notify", "ad"], "it has add, "),
+        (&["wait", "x"], "'agent-sh man wait' prints its page"),
+    ] {
+        let told = sandbox.call("agent-sh").arg("man").args(words).run();
+        assert_eq!(told.status, Status::Exited(2), "{told:?}");
+        assert!(told.errors().contains(wanted), "{told:?}");
+    }
+}
+
+/// Fish is asked itself what it would offer.
+#[test]
+fn fish_completes_verbs_options_and_jobs() {
+    let sandbox = Sandbox::new();
+    let id = ended(&sandbox, 0);
+    let dir = sandbox.path("home/.config/fish/completions");
+    fs::create_dir_all(&dir).unwrap();
+    let script = sandbox.agent_sh(["completions", "fish"]).stdout;
+    fs::write(dir.join("agent-sh.fish"), script).unwrap();
+    let path = format!("{}:/usr/bin:/bin", sandbox.path("links").display());
+    let complete = |line: &str| {
+        let call = sandbox.real_call("fish").args(["--private", "-c"]);
+        let told = call
+            .args([format!("complete -C '{line}'")])
+            .env("PATH", &path)
+            .run();
+        assert!(told.succeeded() && told.stderr.is_empty(), "{told:?}");
+        let text = told.text();
+        let words = text.lines().filter_map(|line| line.split('\t').next());
+        words.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let verbs = complete("agent-sh ");
+    for verb in ["run", "ps", "wait", "logs", "kill", "notify", "man"] {
+        assert!(verbs.iter().any(|word| word == verb), "{verbs:?}");
+    }
+    assert_eq!(complete("agent-sh ev"), ["events"]);
+    assert_eq!(complete("agent-sh kill --gr"), ["--grace"]);
+    assert!(complete("agent-sh show ").contains(&id));
+    assert!(complete("agent-sh notify a").contains(&"add".to_owned()));
 }
 
 #[test]

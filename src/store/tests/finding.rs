@@ -10,7 +10,10 @@ fn finding() {
     let found = |wanted: &str, session: Option<&str>| {
         find(&stores, wanted, session).map(|view| view.launch.id)
     };
-    assert!(matches!(found("last", None), Err(Error::NoJob { .. })));
+    assert!(matches!(
+        found("last", None),
+        Err(Error::NoLast { others: false })
+    ));
     let make = |name: Option<&str>, session: Option<&str>, second: u64| {
         let mut draft = draft();
         draft.name = name.map(str::to_owned);

@@ -77,3 +77,15 @@ fn waiting() {
     assert!(!matches!(waiter.join().unwrap(), Waited::TimedOut));
     assert!(matches!(views[0].wait(None).unwrap(), Waited::Gone));
 }
+
+/// Whoever starts a process shares the lease with it until its exec; the end frees it all the same.
+#[test]
+fn a_child_that_has_yet_to_exec_holds_nobody() {
+    let (_keep, store) = store();
+    let mut job = store.create_job(draft()).unwrap();
+    let run = std::fs::File::open(job.dir().join("run.json")).unwrap();
+    let _shared = job.shared_lease().unwrap();
+    assert!(lock::is_written(&run).unwrap());
+    job.commit(&exited(3)).unwrap();
+    assert!(!lock::is_written(&run).unwrap());
+}

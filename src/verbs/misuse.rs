@@ -1,0 +1,289 @@
+//! Words that mean nothing to us: what was meant, said in our own words, with something to do.
+
+use std::error::Error as _;
+use std::ffi::OsStr;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+use crate::error::{Error, Result};
+use crate::invocation::VERBS;
+use crate::message;
+
+/// Answers a first word that is no verb.
+#[must_use]
+pub fn unknown(word: &OsStr) -> u8 {
+    message::error(&no_verb(&word.to_string_lossy()))
+}
+
+pub(super) fn no_verb(word: &str) -> Error {
+    let hint = match nearest(word) {
+        Some(verb) => format!("did you mean '{verb}'? 'agent-sh help' lists the verbs"),
+        None => "'agent-sh help' lists the verbs, 'agent-sh -c COMMAND' runs a command".to_owned(),
+    };
+    Error::Usage {
+        text: format!("no verb '{word}'"),
+        hint: Some(hint),
+    }
+}
+
+/// Words for which a person or a model may look in vain, and what they are called here.
+const OTHER_WORDS: [(&str, &str); 14] = [
+    ("jobs", "ps"),
+    ("list", "ps"),
+    ("status", "ps"),
+    ("info", "show"),
+    ("inspect", "show"),
+    ("describe", "show"),
+    ("output", "logs"),
+    ("tail", "logs"),
+    ("follow", "logs"),
+    ("stop", "kill"),
+    ("cancel", "kill"),
+    ("start", "run"),
+    ("clean", "gc"),
+    ("version", "--version"),
+];
+
+/// One word that is no verb was run as a command, because harnesses pass whole commands like that. If
+/// the shell found no such command, a verb was meant. What a shell knows is never commented on, but
+/// for `jobs` at a terminal: there no harness calls.
+pub fn after_bare_word(word: &OsStr, code: u8) {
+    let word = word.to_string_lossy();
+    let other = OTHER_WORDS.iter().find(|(other, _)| *other == word);
+    let meant = other.map(|(_, verb)| *verb).or_else(|| nearest(&word));
+    let at_terminal = word == "jobs" && message::is_terminal();
+    if let Some(verb) = meant.filter(|_| code == 127 || at_terminal) {
+        let text = if code == 127 {
+            format!("'{word}' is no verb either")
+        } else {
+            format!("'{word}' is no verb; the shell's own was run")
+        };
+        message::say_with_hint(
+            text,
+            format!("did you mean 'agent-sh {verb}'? 'agent-sh help' lists the verbs"),
+        );
+    }
+}
+
+/// Turns what clap has to say into our words: help and version to stdout, the rest to an error.
+pub(super) fn explain(error: &clap::Error, verb: Option<&str>) -> Result<u8> {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            return message::out(&error.to_string()).map(|()| 0);
+        }
+        ErrorKind::InvalidSubcommand if verb.is_some_and(|verb| !VERBS.contains(&verb)) => {
+            return Ok(unknown(OsStr::new(verb.unwrap_or_default())));
+        }
+        ErrorKind::InvalidSubcommand if verb == Some("help") => {
+            let word = context(error, ContextKind::InvalidSubcommand).unwrap_or_default();
+            return Ok(unknown(OsStr::new(&word)));
+        }
+        _ => {}
+    }
+    let known = verb.filter(|verb| VERBS.contains(verb));
+    let help = match known {
+        Some("help") | None => "'agent-sh help' lists the verbs".to_owned(),
+        Some("kill") if error.kind() == ErrorKind::MissingRequiredArgument => {
+            "'agent-sh ps' lists ids; '--session KEY' instead of one means all that run in it"
+                .to_owned()
+        }
+        Some(verb) => format!("'agent-sh {verb} --help' shows an example"),
+    };
+    let hint = match suggestion(error) {
+        Some(other) => format!("did you mean '{other}'? {help}"),
+        None => help,
+    };
+    Err(Error::Usage {
+        text: words(error, known),
+        hint: Some(hint),
+    })
+}
+
+/// What is wrong.
+fn words(error: &clap::Error, verb: Option<&str>) -> String {
+    let value = || context(error, ContextKind::InvalidValue).filter(|value| !value.is_empty());
+    let option = || context(error, ContextKind::InvalidArg);
+    match (error.kind(), verb) {
+        (ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand, Some(verb)) => {
+            format!("'agent-sh {verb}' needs more words")
+        }
+        (ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand, None) => "no verb".to_owned(),
+        (ErrorKind::InvalidSubcommand, Some(verb)) => {
+            let word = context(error, ContextKind::InvalidSubcommand).unwrap_or_default();
+            format!("'agent-sh {verb}' has no '{word}'")
+        }
+        (ErrorKind::ValueValidation, _) => match (value(), option(), error.source()) {
+            (Some(value), Some(option), Some(why)) => {
+                format!("invalid value '{value}' for '{option}': {why}")
+            }
+            _ => plain_text(&error.to_string()),
+        },
+        _ => plain_text(&error.to_string()),
+    }
+}
+
+fn context(error: &clap::Error, kind: ContextKind) -> Option<String> {
+    match error.get(kind)? {
+        ContextValue::String(text) => Some(text.clone()),
+        ContextValue::Strings(texts) => texts.first().cloned(),
+        _ => None,
+    }
+}
+
+/// What was meant, if that is near: clap sees 'zsh' in 'tcsh'.
+fn suggestion(error: &clap::Error) -> Option<String> {
+    let typed = [
+        (ContextKind::SuggestedArg, ContextKind::InvalidArg),
+        (ContextKind::SuggestedValue, ContextKind::InvalidValue),
+        (
+            ContextKind::SuggestedSubcommand,
+            ContextKind::InvalidSubcommand,
+        ),
+    ];
+    typed.into_iter().find_map(|(meant, typed)| {
+        let (meant, typed) = (context(error, meant)?, context(error, typed)?);
+        is_near(&typed, &meant).then_some(meant)
+    })
+}
+
+/// The first paragraph of clap's message on one line, in our style.
+fn plain_text(text: &str) -> String {
+    let paragraph = text.split("\n\n").next().unwrap_or(text);
+    let words: Vec<&str> = paragraph
+        .trim_start_matches("error: ")
+        .split_whitespace()
+        .collect();
+    words.join(" ")
+}
+
+/// The verb that was meant, if one is near.
+fn nearest(word: &str) -> Option<&'static str> {
+    let (_, verb) = VERBS
+        .iter()
+        .map(|verb| (distance(word, verb), verb))
+        .min()?;
+    is_near(word, verb).then_some(verb)
+}
+
+/// Of a short word one letter may differ, of a long one more: 'make' is no misspelt 'man'.
+fn is_near(typed: &str, meant: &str) -> bool {
+    distance(typed, meant) <= (meant.len() / 3).max(1)
+}
+
+/// Edits between two words: insert, delete, replace, or swap neighbours, each costs one.
+pub(super) fn distance(one: &str, other: &str) -> usize {
+    let one: Vec<char> = one.chars().take(64).collect();
+    let other: Vec<char> = other.chars().collect();
+    let mut table = vec![vec![0; other.len() + 1]; one.len() + 1];
+    for i in 0..=one.len() {
+        for j in 0..=other.len() {
+            table[i][j] = if i == 0 || j == 0 {
+                i + j
+            } else {
+                let differs = usize::from(one[i - 1] != other[j - 1]);
+                let mut least = (table[i - 1][j] + 1)
+                    .min(table[i][j - 1] + 1)
+                    .min(table[i - 1][j - 1] + differs);
+                if i > 1 && j > 1 && one[i - 1] == other[j - 2] && one[i - 2] == other[j - 1] {
+                    least = least.min(table[i - 2][j - 2] + 1);
+                }
+                least
+            };
+        }
+    }
+    table[one.len()][other.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::Cli;
+    use clap::Parser;
+
+    #[test]
+    fn typos_find_their_verb() {
+        for (typed, meant) in [
+            ("wiat", Some("wait")),
+            ("log", Some("logs")),
+            ("kil", Some("kill")),
+            ("stauts", None),
+            ("sp", Some("ps")),
+            ("make", None),
+            ("evnts", Some("events")),
+            ("docter", Some("doctor")),
+            ("complete", None),
+            ("parser", Some("parse")),
+            ("", None),
+        ] {
+            assert_eq!(nearest(typed), meant, "{typed}");
+        }
+    }
+
+    #[test]
+    fn clap_speaks_our_language() {
+        let say = |words: &[&str]| {
+            let error = Cli::try_parse_from(words).unwrap_err();
+            match explain(&error, words.get(1).copied()) {
+                Err(error) => format!("{error} | {}", error.hint().unwrap_or_default()),
+                Ok(code) => format!("code {code}"),
+            }
+        };
+        for (words, wanted) in [
+            (
+                &["agent-sh", "wait", "--timeut", "5"][..],
+                "unexpected argument '--timeut' found | did you mean '--timeout'? 'agent-sh wait --help' shows an example",
+            ),
+            (
+                &["agent-sh", "wait", "--timeout", "soon"],
+                "invalid value 'soon' for '--timeout <DURATION>': expected a duration like '100s', '2m' or '1h 30m' | 'agent-sh wait --help' shows an example",
+            ),
+            (
+                &["agent-sh", "show"],
+                "the following required arguments were not provided: <ID> | 'agent-sh show --help' shows an example",
+            ),
+            (
+                &["agent-sh", "ps", "--state", "runing"],
+                "invalid value 'runing' for '--state <STATE>' [possible values: running, stopped, exited, signaled, lost] | did you mean 'running'? 'agent-sh ps --help' shows an example",
+            ),
+            (
+                &["agent-sh", "setup"],
+                "'agent-sh setup' needs more words | 'agent-sh setup --help' shows an example",
+            ),
+            (&["agent-sh", "help", "nonsense"], "code 2"),
+            (
+                &["agent-sh", "notify", "ad"],
+                "'agent-sh notify' has no 'ad' | did you mean 'add'? 'agent-sh notify --help' shows an example",
+            ),
+            (
+                &["agent-sh", "completions", "tcsh"],
+                "invalid value 'tcsh' for '<SHELL>' [possible values: bash, zsh, fish] | 'agent-sh completions --help' shows an example",
+            ),
+            (
+                &["agent-sh", "logs", "x", "-n", "ten"],
+                "invalid value 'ten' for '--lines <N>': expected a whole number such as 20 | 'agent-sh logs --help' shows an example",
+            ),
+            (
+                &["agent-sh", "logs", "x", "-n", "-5"],
+                "invalid value '-5' for '--lines <N>': expected a whole number such as 20 | 'agent-sh logs --help' shows an example",
+            ),
+            (
+                &["agent-sh", "wait", "x", "--timeout", "-5"],
+                "invalid value '-5' for '--timeout <DURATION>': expected a duration like '100s', '2m' or '1h 30m' | 'agent-sh wait --help' shows an example",
+            ),
+            (
+                &["agent-sh", "wait", "x", "--for-port", "http"],
+                "invalid value 'http' for '--for-port <N>': expected a port from 1 to 65535 | 'agent-sh wait --help' shows an example",
+            ),
+            (
+                &["agent-sh", "gc", "--max-bytes", "-1"],
+                "invalid value '-1' for '--max-bytes <SIZE>': expected a size like '64M' or '512K' | 'agent-sh gc --help' shows an example",
+            ),
+            (
+                &["agent-sh", "kill"],
+                "the following required arguments were not provided: <ID>... | 'agent-sh ps' lists ids; '--session KEY' instead of one means all that run in it",
+            ),
+        ] {
+            assert_eq!(say(words), wanted, "{words:?}");
+        }
+    }
+}
