@@ -344,7 +344,9 @@ fn fork_at_terminal(
 ) -> std::io::Result<i32> {
     let (errors, error_end) = fds::pipe()?;
     let (gate, gate_end) = fds::pipe()?;
-    let takes_terminal = session::foreground_group(terminal) == Some(session::own_group());
+    // Whoever gave us no stream of the terminal's may be at it: a full-screen program runs a hook.
+    let takes_terminal =
+        session::foreground_group(terminal) == Some(session::own_group()) && fds::at_terminal();
     match process::fork()? {
         Forked::Parent(pid) => {
             drop(session::child_new_session());
