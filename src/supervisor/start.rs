@@ -17,7 +17,7 @@ use super::{
 };
 use super::{jobs, run};
 use crate::handoff::{
-    Address, CHANGED_SIGNALS, FrontLink, Group, SUPERVISOR_VARIABLE, ToFront, Work,
+    Address, CALLER_VARIABLE, CHANGED_SIGNALS, FrontLink, Group, SUPERVISOR_VARIABLE, ToFront, Work,
 };
 use crate::sys::fds::{self, Kind};
 use crate::sys::process::{self, Forked, Image};
@@ -79,7 +79,10 @@ fn begin(mut work: Work, link: &mut FrontLink) -> std::io::Result<Supervisor> {
     // Nothing below `/proc` is looked at before the shell runs: the first look at a new process makes
     // the kernel build its directory there, and take it down again at its end.
     let address = own_address(request_end.as_raw_fd())?;
-    let marker = [format!("{SUPERVISOR_VARIABLE}={}", address.to_text()).into_bytes()];
+    let marker = [
+        format!("{SUPERVISOR_VARIABLE}={}", address.to_text()).into_bytes(),
+        format!("{CALLER_VARIABLE}={}", work.caller).into_bytes(),
+    ];
     let mut streams = set_up_streams(work.run.is_some())?;
     let mut started_run = None;
     let pid = match work.run.clone() {

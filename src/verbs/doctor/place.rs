@@ -150,12 +150,12 @@ pub(super) fn sandbox() -> Vec<Finding> {
 /// The harness, the session, the shells, and whether anybody would call us.
 pub(super) fn callers(context: &Context) -> Vec<Finding> {
     let env = |name: &str| context.env(name);
-    let (key, harness) = caller::on_behalf(&context.settings, env, session::parent_pid());
+    let (_, harness) = caller::on_behalf(&context.settings, env, session::parent_pid());
     let mut found = vec![match harness {
         Some(harness) => ok("harness", harness),
         None => ok("harness", "none that is known calls us"),
     }];
-    found.push(match key {
+    found.push(match context.session() {
         None => ok("session", "none: verbs show the jobs of every session"),
         Some(key) => {
             let from = match (context.settings.origin("session"), keys::key_variable(env)) {
