@@ -180,6 +180,35 @@ fn a_job_belongs_to_the_conversation() {
     wait_for_records(&sandbox, 4);
 }
 
+/// Without hooks the client cannot be told, which `doctor` says in its shell.
+#[test]
+fn the_doctor_asks_for_hooks() {
+    if !stands_in() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let look = "bash -c 'agent-sh doctor --json'; ";
+    let session = |todo: &str| -> Value {
+        let ended = client(&sandbox, todo, &[]).run();
+        let all: Value = serde_json::from_slice(&ended.stdout).unwrap();
+        let found = all.as_array().unwrap().iter();
+        found
+            .filter(|check| check["check"] == "session")
+            .cloned()
+            .collect()
+    };
+    let without = session(look)[0].to_string();
+    assert!(
+        without.contains("no hook has said") && without.contains("agent-sh setup gemini"),
+        "{without}"
+    );
+    let with = session(&(hook("BeforeAgent") + look))[0].to_string();
+    assert!(
+        with.contains(SESSION) && with.contains("from a hook"),
+        "{with}"
+    );
+}
+
 /// Whoever is first tells it, and nobody again: with the prompt, a result, the start, at the turn's end.
 #[test]
 fn an_end_is_told_once() {

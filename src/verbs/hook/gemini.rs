@@ -34,7 +34,7 @@ pub(super) fn hook(context: &Context, event: &str, input: &Value) -> Result<u8> 
         return end(context, &session, key.as_deref(), input);
     }
     if let (Some(client), Some(key)) = (client, &key) {
-        note(context, client, key, &session, input)?;
+        note(context, client, key, &session, input);
     }
     let stores = context.stores();
     let tell = |promise| tell_context(context, &stores, &session, event, promise);
@@ -58,13 +58,7 @@ pub(super) fn hook(context: &Context, event: &str, input: &Value) -> Result<u8> 
 }
 
 /// Commands of this client do not say which conversation they belong to; its hooks do.
-fn note(
-    context: &Context,
-    client: caller::Process,
-    key: &str,
-    session: &str,
-    input: &Value,
-) -> Result<()> {
+fn note(context: &Context, client: caller::Process, key: &str, session: &str, input: &Value) {
     let dir = input["cwd"].as_str().map(str::to_owned);
     let noted = store::Client {
         proc: store::identity_with(client.pid, client.starttime),
@@ -75,8 +69,12 @@ fn note(
             .collect(),
         told: Vec::new(),
     };
-    let noted = context.open_store()?.note_client(key, noted);
-    noted.map_err(|source| Error::sys("note the session", source))
+    // Where nothing can be stored there are no jobs to tell of. What we say here is shown at every step.
+    drop(
+        context
+            .open_store()
+            .map(|store| store.note_client(key, noted)),
+    );
 }
 
 /// A prompt, of the user's or one that we brought about. A prompt that the user cancels before the model has
