@@ -69,9 +69,14 @@ fn say_the_rest(given: &Gemini, file: &Path, text: Option<&str>, dir: &Path) {
     }
     let path = format!("PATH={}:\"$PATH\"", quote(dir.as_os_str().as_bytes()));
     let alias = quote(format!("{path} gemini").as_bytes());
+    let line = if given.how.print {
+        format!("the line 'export {path}'")
+    } else {
+        "the printed line".to_owned()
+    };
     message::say_with_hint(
         "Gemini CLI calls the first bash on PATH, which no setting of its own can change",
-        format!("by hand, into your profile: export {path}; or for it alone: alias gemini={alias}"),
+        format!("put {line} into your profile by hand; or for it alone: alias gemini={alias}"),
     );
     message::say(
         "a session that sits idle cannot be woken: it hears of an end with its next prompt",
