@@ -1,11 +1,11 @@
-//! What the hooks of Gemini CLI say, with a stand-in for the client: a script of its name, which runs what
-//! it is told to, hooks and commands, through the `bash` on its PATH, ours.
+//! What the hooks of Gemini CLI say, with a stand-in for the client: a shell of its name, which runs what it
+//! is told to, hooks and commands, through the `bash` on its PATH, ours.
 
 use serde_json::{Value, json};
 
 use crate::support::{
-    Call, Ended, Gate, Input, Sandbox, Status, job_dirs, ps_json, stands_in, wait_for_records,
-    wait_until,
+    Call, Ended, Gate, Input, Sandbox, Status, job_dirs, ps_json, real, stands_in,
+    wait_for_records, wait_until,
 };
 
 const SESSION: &str = "0c6e2f0a-1111-2222-3333-444455556666";
@@ -18,24 +18,23 @@ const EVENTS: [&str; 5] = [
     "SessionEnd",
 ];
 
-/// The stand-in: its first word is what to do, the others are what the client's command line would have.
-/// Called to resume a session, it says with what.
-const CLIENT: &str = "#!/bin/bash
-if [ \"$1\" = --resume ]; then
-  { echo \"$*\"; pwd; env | grep -c '^GEMINI_CLI='; cat; } > \"$HOME/resumed.tmp\"
-  mv \"$HOME/resumed.tmp\" \"$HOME/resumed\"
-else
-  eval \"$1\"
-fi
-";
-
+/// The stand-in. `words` are what the client's own command line would have. No script: one that was just
+/// written cannot be run while another test forks.
 fn client<'a>(sandbox: &'a Sandbox, todo: &str, words: &[&str]) -> Call<'a> {
-    let program = sandbox.script("gemini", CLIENT);
-    let dirs = [sandbox.link(""), sandbox.path("")].map(|dir| dir.display().to_string());
-    let path = format!("{}:/usr/bin:/bin", dirs.join(":"));
+    let program = sandbox.path("gemini");
+    if !program.is_symlink() {
+        std::os::unix::fs::symlink(real("bash"), &program).unwrap();
+    }
+    let path = format!(
+        "{}:{}:/usr/bin:/bin",
+        sandbox.link("").display(),
+        sandbox.path("bin").display()
+    );
     sandbox
         .real_call("env")
-        .args([&program, todo])
+        .arg(program)
+        // The last command of a text may take the shell's place; this one cannot.
+        .args(["-c", &format!("{todo}:"), "gemini"])
         .args(words)
         .env("PATH", path)
         .env("GEMINI_CLI", "1")
@@ -404,6 +403,14 @@ fn a_session_that_has_ended_is_resumed_once() {
         return;
     }
     let sandbox = Sandbox::new();
+    std::fs::create_dir(sandbox.path("bin")).unwrap();
+    sandbox.script(
+        "bin/gemini",
+        "#!/bin/bash
+{ echo \"$*\"; pwd; env | grep -c '^GEMINI_CLI='; cat; } > \"$HOME/resumed.tmp\"
+mv \"$HOME/resumed.tmp\" \"$HOME/resumed\"
+",
+    );
     let refused = sandbox.agent_sh(["notify", "add", "gemini"]);
     assert_eq!(refused.status, Status::Exited(2), "{refused:?}");
     assert!(
