@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 
+use crate::handoff::{CALLER_VARIABLE, SUPERVISOR_VARIABLE};
 use crate::session;
 use crate::settings::Settings;
 use crate::sys::proc;
@@ -36,15 +37,36 @@ pub fn on_behalf(
         return (key, name.map(str::to_owned));
     }
     // A harness that exports its own key is named by it too; else the processes above tell.
-    let above = ancestor(from);
-    let key =
-        key.or_else(|| above.map(|(pid, starttime, name)| format!("{name}-{pid}-{starttime}")));
-    let name = name.or(above.map(|(_, _, name)| name));
+    let above = client(&env, from);
+    let key = key.or_else(|| above.map(Process::key));
+    let name = name.or(above.map(|process| process.name));
     (key, name.map(str::to_owned))
 }
 
-/// The nearest ancestor that is a harness: pid, start time, name.
-fn ancestor(from: i32) -> Option<(i32, u64, &'static str)> {
+/// A process that is a harness.
+#[derive(Clone, Copy, Debug)]
+pub struct Process {
+    pub pid: i32,
+    pub starttime: u64,
+    name: &'static str,
+}
+
+impl Process {
+    /// The session key of its jobs, where its commands carry none.
+    #[must_use]
+    pub fn key(self) -> String {
+        format!("{}-{}-{}", self.name, self.pid, self.starttime)
+    }
+}
+
+/// The nearest ancestor that is a harness. The way up from a command of ours leads over its supervisor,
+/// whose parent is init, to the process that made the call.
+pub fn client(env: impl Fn(&str) -> Option<OsString>, from: i32) -> Option<Process> {
+    let number = |name: &str| {
+        let value = env(name)?;
+        value.to_str()?.split('.').next()?.parse::<i32>().ok()
+    };
+    let bridge = number(SUPERVISOR_VARIABLE).zip(number(CALLER_VARIABLE));
     let mut pid = from;
     for _ in 0..DEPTH {
         if pid <= 1 {
@@ -52,9 +74,21 @@ fn ancestor(from: i32) -> Option<(i32, u64, &'static str)> {
         }
         let stat = proc::stat(pid)?;
         if let Some(name) = harness_program(&stat) {
-            return Some((pid, stat.starttime, name));
+            let starttime = stat.starttime;
+            return Some(Process {
+                pid,
+                starttime,
+                name,
+            });
         }
-        pid = stat.ppid;
+        pid = match bridge {
+            Some((supervisor, caller)) if supervisor == pid => {
+                // A younger process has only the number of the one that called.
+                proc::stat(caller).filter(|caller| caller.starttime <= stat.starttime)?;
+                caller
+            }
+            _ => stat.ppid,
+        };
     }
     None
 }
@@ -97,8 +131,10 @@ fn harness_program(stat: &proc::Stat) -> Option<&'static str> {
     let words = proc::cmdline(stat.pid)?;
     words
         .iter()
+        .map(|word| word.to_string_lossy())
+        .filter(|word| !word.starts_with('-'))
         .take(2)
-        .find_map(|word| known(&word.to_string_lossy()))
+        .find_map(|word| known(&word))
 }
 
 /// Whether every process here dies with the call: the front is the init of its pid namespace, or that

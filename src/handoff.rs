@@ -30,6 +30,9 @@ use crate::sys::signal::Saved;
 
 /// The variable that tells descendants about their supervisor.
 pub const SUPERVISOR_VARIABLE: &str = "AGENT_SH_SUPERVISOR";
+/// The variable that tells descendants which process made the call: the way up ends at their supervisor,
+/// whose parent is init.
+pub const CALLER_VARIABLE: &str = "AGENT_SH_CALLER";
 /// The variable that tells a job its own id.
 pub const JOB_VARIABLE: &str = "AGENT_SH_JOB";
 

@@ -64,7 +64,7 @@ pub fn harness(env: impl Fn(&str) -> Option<OsString>) -> Option<&'static str> {
 }
 
 /// Names that help to reach a harness later: processes, directories, addresses. Never a password.
-const WAKE: [&str; 12] = [
+const WAKE: [&str; 13] = [
     "AGENTAPI_PORT",
     "AGENTAPI_URL",
     "CLAUDE_CODE_ENTRYPOINT",
@@ -72,6 +72,7 @@ const WAKE: [&str; 12] = [
     "CLAUDE_PID",
     "CODEX_HOME",
     "CODEX_SESSION_ID",
+    "GEMINI_CLI_HOME",
     "OPENCODE_PID",
     "OPENCODE_PORT",
     "OPENCODE_SERVER_URL",

@@ -120,11 +120,15 @@ pub struct Codex {
     pub how: How,
 }
 
-/// Set up Gemini CLI: a directory of links to start it with
+/// Set up Gemini CLI: hooks that tell a session when a job has ended, and a directory of links to start it with
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Gemini CLI calls the first bash on PATH. Setup makes a directory of links and prints the line that puts it in \
-front; that line goes into your shell's profile by hand, for it changes more than Gemini CLI.
+Merges hooks into a settings file and leaves everything else in it as it is, to the byte. Gemini CLI calls the first \
+bash on PATH: setup makes a directory of links and prints the line that puts it in front; that line goes into your \
+shell's profile by hand, for it changes more than Gemini CLI. A second run changes nothing; --undo takes all of it back.
+
+A session is told of an end in the turn that it is at, at that turn's end, with its next prompt, or when it is \
+resumed; 'gemini -p' waits for its jobs for a while (AGENT_SH_STOP_WAIT). One that sits idle cannot be woken.
 
 Example:
   agent-sh setup gemini
@@ -132,6 +136,12 @@ Example:
 
 Exit codes: 0 done (also when nothing was to do), 2 wrong usage, 125 a file is in the way or agent-sh failed.")]
 pub struct Gemini {
+    /// Your own settings: ~/.gemini/settings.json, or below GEMINI_CLI_HOME (the default)
+    #[arg(long, group = "reach")]
+    pub user: bool,
+    /// The settings of this project: .gemini/settings.json, which others may share
+    #[arg(long, group = "reach")]
+    pub project: bool,
     #[command(flatten)]
     pub how: How,
 }
@@ -154,12 +164,13 @@ What the harness says of the event comes as JSON on stdin. Trouble of ours never
 harnesses and events, and a state that cannot be read, end with 0.
 
 claude-code: SessionStart, UserPromptSubmit, Stop, SessionEnd, and Wait, which stays until a job has ended.
+gemini: SessionStart, BeforeAgent, AfterTool, AfterAgent, SessionEnd.
 opencode: Wait, which tells every end as a line of JSON on stdout and reads 'told' as the answer.
 
 Example:
   echo '{\"session_id\":\"0c6e\"}' | agent-sh hook claude-code SessionStart
 
-Exit codes: 0, or 2 where that wakes the session with the text on stderr.")]
+Exit codes: 0, or with claude-code 2 where that wakes the session with the text on stderr.")]
 pub struct Hook {
     /// Which harness calls
     pub harness: String,

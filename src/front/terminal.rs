@@ -1,8 +1,11 @@
 //! The front at a terminal: in which process group the shell runs, and stopping and going on with it.
 //!
 //! An interactive shell knows a command by the group it gave it, ours. Ctrl-Z, `fg`, `bg` and
-//! `kill %1` mean that group, and a stop is noticed by the end of a wait for us. Three cases:
+//! `kill %1` mean that group, and a stop is noticed by the end of a wait for us. Four cases:
 //!
+//! * None of our streams is the terminal, and the text starts no jobs: whoever called may be at the
+//!   terminal itself, as a full-screen program is that runs a hook, and must keep it. The shell shares
+//!   our group, as without us.
 //! * The group is orphaned: nobody in the session could continue it, so the kernel stops nobody in
 //!   it. Harnesses that open a terminal start us like this. The shell leads a group of its own, so
 //!   that a kill of ours does not hit subshells that are jobs, and nothing of job control is lost.
@@ -38,6 +41,8 @@ pub(super) const JOB_CONTROL: &[i32] = &[
 pub(super) struct Terminal {
     fd: OwnedFd,
     kind: Kind,
+    /// One of our streams is the terminal.
+    is_used: bool,
     /// `Some` iff anchored; ends with this.
     _anchor: Option<Anchor>,
 }
@@ -62,7 +67,10 @@ impl Terminal {
     /// Decides where the shell is to run. `None` where that takes a process or a descriptor too many.
     pub(super) fn new(fd: &OwnedFd, starts_jobs: bool) -> Option<(Self, Group)> {
         let in_foreground = session::foreground_group(fd) == Some(session::own_group());
-        let (kind, group, _anchor) = if session::is_group_orphaned(proc::ppid) {
+        let is_used = fds::at_terminal();
+        let (kind, group, _anchor) = if !is_used && in_foreground && !starts_jobs {
+            (Kind::Shared, Group::Shared, None)
+        } else if session::is_group_orphaned(proc::ppid) {
             (Kind::Orphaned, Group::Own, None)
         } else if in_foreground && !starts_jobs {
             (Kind::Shared, Group::Shared, None)
@@ -71,7 +79,13 @@ impl Terminal {
             (Kind::Anchored, Group::Anchored(anchorage), Some(anchor))
         };
         let fd = fd.try_clone().ok()?;
-        Some((Self { fd, kind, _anchor }, group))
+        let terminal = Self {
+            fd,
+            kind,
+            is_used,
+            _anchor,
+        };
+        Some((terminal, group))
     }
 
     pub(super) fn is_anchored(&self) -> bool {
@@ -85,7 +99,9 @@ impl Terminal {
             Kind::Shared if arrived.by_kernel && shell.is_some() => Meant::Nobody,
             Kind::Anchored => {
                 // Whatever came to our group came past the shell's.
-                self.lend(shell.unwrap_or(0));
+                if self.is_used {
+                    self.lend(shell.unwrap_or(0));
+                }
                 if arrived.signal == libc::SIGCONT {
                     Meant::Continue
                 } else {

@@ -13,14 +13,14 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use jsonc_parser::cst::{CstArray, CstNode, CstObject};
+use jsonc_parser::cst::CstObject;
 use serde_json::{Value, json};
 
 use super::client::Client;
 use super::edit::Edit;
+use super::hooks::{self, Group, Hooks};
 use super::json::{self, Document};
 use crate::sys::proc;
-use crate::text::quote;
 
 pub(crate) const NAME: &str = "claude-code";
 const SHELL_KEY: &str = "CLAUDE_CODE_SHELL";
@@ -38,21 +38,13 @@ const PREFIX: &str = "[agent-sh]";
 pub(crate) struct Settings {
     /// The link that the client takes for its shell.
     shell: String,
-    hooks: Vec<Group>,
-}
-
-/// One entry of `hooks.EVENT`.
-struct Group {
-    event: &'static str,
-    value: Value,
+    hooks: Hooks,
 }
 
 impl Settings {
     /// `shell` and `program` are paths that stay: links of ours.
     pub(crate) fn new(shell: &Path, program: &Path) -> Self {
-        use std::os::unix::ffi::OsStrExt;
-        let program = quote(program.as_os_str().as_bytes());
-        let command = |event: &str| format!("{program} hook {NAME} {event}");
+        let command = |event: &str| hooks::command(program, NAME, event);
         let quick = |event: &str| json!({ "type": "command", "command": command(event), "timeout": QUICK_LIMIT });
         let waiter = || {
             json!({
@@ -64,33 +56,29 @@ impl Settings {
             json!({ "type": "command", "command": command("Stop"), "timeout": WAIT_LIMIT });
         let of_bash = || json!({ "matcher": "Bash", "hooks": [waiter()] });
         let group = |event, value| Group { event, value };
+        let groups = vec![
+            group(
+                "SessionStart",
+                json!({ "hooks": [quick("SessionStart"), waiter()] }),
+            ),
+            group(
+                "UserPromptSubmit",
+                json!({ "hooks": [quick("UserPromptSubmit")] }),
+            ),
+            group("PostToolUse", of_bash()),
+            group("PostToolUseFailure", of_bash()),
+            group("Stop", json!({ "hooks": [holding, waiter()] })),
+            group("SessionEnd", json!({ "hooks": [quick("SessionEnd")] })),
+        ];
         Self {
             shell: shell.to_string_lossy().into_owned(),
-            hooks: vec![
-                group(
-                    "SessionStart",
-                    json!({ "hooks": [quick("SessionStart"), waiter()] }),
-                ),
-                group(
-                    "UserPromptSubmit",
-                    json!({ "hooks": [quick("UserPromptSubmit")] }),
-                ),
-                group("PostToolUse", of_bash()),
-                group("PostToolUseFailure", of_bash()),
-                group("Stop", json!({ "hooks": [holding, waiter()] })),
-                group("SessionEnd", json!({ "hooks": [quick("SessionEnd")] })),
-            ],
+            hooks: Hooks::new(NAME, groups),
         }
     }
 
     /// As a settings file of its own.
     pub(crate) fn alone(&self) -> Value {
-        let hooks: serde_json::Map<String, Value> = self
-            .hooks
-            .iter()
-            .map(|group| (group.event.to_owned(), json!([group.value])))
-            .collect();
-        json!({ "env": { SHELL_KEY: self.shell }, "hooks": hooks })
+        json!({ "env": { SHELL_KEY: self.shell }, "hooks": self.hooks.alone() })
     }
 
     fn add_shell(&self, root: &CstObject) -> Result<(), String> {
@@ -104,52 +92,12 @@ impl Settings {
     }
 }
 
-/// Whether a hook's command calls us, whatever the path.
-fn is_our_command(hook: &Value) -> bool {
-    let command = hook["command"].as_str().unwrap_or_default();
-    let call = format!(" hook {NAME} ");
-    command
-        .split_once(&call)
-        .is_some_and(|(program, _)| program.trim_matches(['\'', '"']).ends_with("agent-sh"))
-}
-
-/// The groups of one event in which we have a hook, and whether all of it is ours.
-fn our_groups(groups: &CstArray) -> Vec<(CstNode, bool)> {
-    let ours = |node: &CstNode| {
-        let value = json::plain(node)?;
-        let hooks = value["hooks"].as_array()?;
-        let count = hooks.iter().filter(|hook| is_our_command(hook)).count();
-        (count > 0).then_some(count == hooks.len())
-    };
-    groups
-        .elements()
-        .into_iter()
-        .filter_map(|node| ours(&node).map(|whole| (node, whole)))
-        .collect()
-}
-
 impl Edit for Settings {
     fn add(&self, text: &str) -> Result<String, String> {
         let document = Document::parse(text)?;
         let root = document.object();
         self.add_shell(root)?;
-        let hooks = json::object_at(root, "hooks", "hooks")?;
-        for group in &self.hooks {
-            let path = format!("hooks.{}", group.event);
-            let groups = json::array_at(&hooks, group.event, &path)?;
-            let ours = our_groups(&groups);
-            let mut found = false;
-            for (node, _) in ours {
-                if !found && json::plain(&node).as_ref() == Some(&group.value) {
-                    found = true;
-                } else {
-                    strip_group(node);
-                }
-            }
-            if !found {
-                groups.append(json::input(&group.value));
-            }
-        }
+        self.hooks.add(root)?;
         Ok(document.text())
     }
 
@@ -163,28 +111,7 @@ impl Edit for Settings {
             changed |= json::unset(&env, SHELL_KEY);
             json::unset_empty(root, "env");
         }
-        if let Some(hooks) = root.object_value("hooks") {
-            let events: Vec<String> = hooks
-                .properties()
-                .iter()
-                .filter_map(|property| property.decoded_name())
-                .collect();
-            for event in events {
-                let Some(groups) = hooks.array_value(&event) else {
-                    continue;
-                };
-                for (node, _) in our_groups(&groups) {
-                    changed = true;
-                    strip_group(node);
-                }
-                if changed {
-                    json::unset_empty(&hooks, &event);
-                }
-            }
-            if changed {
-                json::unset_empty(root, "hooks");
-            }
-        }
+        changed |= self.hooks.strip(root);
         // A document that had nothing of ours comes back as it was, blank or not.
         Ok(if changed {
             document.text()
@@ -227,24 +154,10 @@ fn is_fed(words: &[OsString]) -> bool {
     false
 }
 
-/// Takes our hooks out of a group, and the group if nothing else is in it.
-fn strip_group(node: CstNode) {
-    let hooks = node
-        .as_object()
-        .and_then(|group| group.array_value("hooks"));
-    let Some(hooks) = hooks else { return };
-    let is_ours = |hook: &CstNode| json::plain(hook).is_some_and(|hook| is_our_command(&hook));
-    let (ours, others): (Vec<_>, Vec<_>) = hooks.elements().into_iter().partition(is_ours);
-    if others.is_empty() {
-        node.remove();
-    } else {
-        ours.into_iter().for_each(CstNode::remove);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use jsonc_parser::cst::CstNode;
 
     fn settings() -> Settings {
         Settings::new(
@@ -363,23 +276,6 @@ mod tests {
         ] {
             let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
             assert_eq!(is_fed(&words), fed, "{line}");
-        }
-    }
-
-    #[test]
-    fn our_commands_are_known_again() {
-        for (command, ours) in [
-            ("/x/agent-sh hook claude-code Stop", true),
-            ("'/a b/agent-sh' hook claude-code Wait", true),
-            ("/x/other hook claude-code Stop", false),
-            ("/x/agent-sh hook codex Stop", false),
-            ("echo agent-sh", false),
-        ] {
-            assert_eq!(
-                is_our_command(&json!({ "command": command })),
-                ours,
-                "{command}"
-            );
         }
     }
 }

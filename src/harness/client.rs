@@ -32,6 +32,11 @@ impl Client {
                 let above = proc::ppid(parent).filter(|&pid| pid > 1);
                 above.filter(|_| is_shell).unwrap_or(parent)
             });
+        Self::of(pid)
+    }
+
+    /// This process.
+    pub(crate) fn of(pid: i32) -> io::Result<Self> {
         Ok(Self {
             pid,
             handle: proc::pidfd_open(pid)?,

@@ -10,6 +10,8 @@ pub(crate) mod claude_resume;
 pub(crate) mod client;
 pub(crate) mod codex;
 pub(crate) mod edit;
+pub(crate) mod gemini;
+mod hooks;
 pub(crate) mod json;
 pub(crate) mod opencode;
 pub(crate) mod place;
@@ -36,7 +38,7 @@ fn settings() -> Settings {
 
 /// What a harness tells its children of itself. A client that is started anew must not take itself for
 /// one of them.
-const OF_A_SESSION: [&str; 10] = [
+const OF_A_SESSION: [&str; 13] = [
     "CLAUDECODE",
     "CLAUDE_CODE_CHILD_SESSION",
     "CLAUDE_CODE_ENTRYPOINT",
@@ -47,4 +49,7 @@ const OF_A_SESSION: [&str; 10] = [
     "CLAUDE_PID",
     "CODEX_THREAD_ID",
     "CODEX_SESSION_ID",
+    "GEMINI_CLI",
+    "GEMINI_CLI_NO_RELAUNCH",
+    "GEMINI_SESSION_ID",
 ];

@@ -17,6 +17,8 @@ pub enum Kind {
     Codex,
     OpenCode,
     AgentApi,
+    /// Only what `auto` may lead to: it has no word of its own.
+    Gemini,
     /// The one that the job was started from.
     Auto,
 }
@@ -29,10 +31,13 @@ const WORDS: [(Kind, &str); 5] = [
     (Kind::Auto, "auto"),
 ];
 
+const GEMINI: (Kind, &str) = (Kind::Gemini, harness::gemini::NAME);
+
 impl Kind {
     #[must_use]
     pub fn word(self) -> &'static str {
-        let found = WORDS.iter().find(|(kind, _)| *kind == self);
+        let mut known = WORDS.iter().chain([&GEMINI]);
+        let found = known.find(|(kind, _)| *kind == self);
         found.map_or("auto", |(_, word)| word)
     }
 
@@ -50,7 +55,11 @@ impl Kind {
         if launch.wake.keys().any(|name| name.starts_with("AGENTAPI_")) {
             return Some(Self::AgentApi);
         }
-        Self::from_word(launch.harness.as_deref()?).filter(|kind| *kind != Self::Auto)
+        let word = launch.harness.as_deref()?;
+        if word == GEMINI.1 {
+            return Some(Self::Gemini);
+        }
+        Self::from_word(word).filter(|kind| *kind != Self::Auto)
     }
 }
 
@@ -81,6 +90,7 @@ const WAKES: &[(Kind, Wake)] = &[
     (Kind::Codex, harness::codex::wake),
     (Kind::OpenCode, harness::opencode::wake),
     (Kind::AgentApi, harness::agentapi::wake),
+    (Kind::Gemini, harness::gemini::wake),
 ];
 
 const KNOWS: &str = "the agent knows";

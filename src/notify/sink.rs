@@ -134,6 +134,7 @@ mod tests {
             "unix:@abstract",
             "ftp://x/",
             "nonsense",
+            "gemini",
             "https://",
             "https://user:pass@example.com/",
             "http://example.com/",

@@ -109,25 +109,25 @@ pub const SETTINGS: [Setting; 16] = [
     setting(
         "stop_wait",
         "AGENT_SH_STOP_WAIT",
-        "a duration: how long the end of a `claude -p` run waits for a job; `0` not at all",
+        "a duration: how long the end of a `claude -p` or `gemini -p` run waits for a job; `0` not at all",
         "`10m`",
     ),
     setting(
         "session_end",
         "AGENT_SH_SESSION_END",
-        "`keep`, `kill`: what becomes of a Claude Code session's jobs at its end",
+        "`keep`, `kill`: what becomes of the jobs of a Claude Code or Gemini CLI session at its end",
         "`keep`",
     ),
     setting(
         "resume",
         "AGENT_SH_RESUME",
-        "`1`, `0`: whether the sinks `claude-code` and `codex` may resume a session that nothing owns any more",
+        "`1`, `0`: whether the sinks `claude-code` and `codex`, and `auto` for Gemini CLI, may resume a session that nothing owns any more",
         "`0`",
     ),
 ];
 
 /// Variables with our prefix that are no settings: we set them ourselves, for jobs and descendants.
-pub const OWN_VARIABLES: [&str; 2] = ["AGENT_SH_SUPERVISOR", "AGENT_SH_JOB"];
+pub const OWN_VARIABLES: [&str; 3] = ["AGENT_SH_SUPERVISOR", "AGENT_SH_CALLER", "AGENT_SH_JOB"];
 
 /// The table of the README.
 #[must_use]

@@ -61,7 +61,8 @@ impl Store {
     }
 
     /// The same with a directory that is there already.
-    pub fn create_prepared(&self, prepared: Prepared, draft: Draft) -> Result<LiveJob> {
+    pub fn create_prepared(&self, prepared: Prepared, mut draft: Draft) -> Result<LiveJob> {
+        self.place_in_conversation(&mut draft);
         let (wall, boot) = draft.started.unwrap_or_else(moment);
         let mut launch = Launch {
             format: FORMAT,

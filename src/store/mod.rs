@@ -14,6 +14,7 @@
 //!         v1/names/   an empty file `name~id` for each job with a name
 //!         v1/subs/    who is to be told of ends, and who was (see `outbox`)
 //!         v1/waiters/ who waits for the jobs of a session, on behalf of its agent
+//!         v1/clients/ which conversation a client's process is having, where its commands do not tell
 //!         v1/tmp/     jobs that are being made; their lease is held
 //!         v1/.trash/  jobs that are being removed
 //!         v1/events.index  the order of events, as readers first saw them
@@ -24,6 +25,7 @@
 //! lease mean that nobody can state the end any more: whoever looks first commits `lost`, through
 //! the same rename. Readers hold no descriptor of a job between calls, so ten thousand can be listed.
 
+mod clients;
 mod create;
 mod files;
 mod find;
@@ -51,6 +53,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
+pub use clients::{Client, is_key as is_client_key};
 pub use create::Prepared;
 pub use find::find;
 pub use gc::{Collected, Policy, Removed, Why};

@@ -68,6 +68,7 @@ impl Store {
     pub(super) fn sweep_after(&self, abandoned: Duration, last_look: Duration) -> Result<u64> {
         let mut swept = 0;
         self.sweep_names(|stat| is_old(stat, abandoned));
+        self.sweep_clients();
         for (place, age) in [("tmp", abandoned), (".trash", last_look)] {
             let Ok(parent) = root::inner(&self.base, place, false) else {
                 continue;

@@ -61,6 +61,11 @@ pub fn is_told(job: &JobView) -> bool {
     fsx::open_dir(&job.dir).is_ok_and(|dir| fsx::stat_at(&dir, TOLD).is_ok())
 }
 
+/// It turned out that the words did not get there: the end is to be told again.
+pub fn take_back(job: &JobView) -> io::Result<()> {
+    fsx::unlink_at(&fsx::open_dir(&job.dir)?, TOLD)
+}
+
 impl ToldClaim {
     /// The agent was told.
     pub fn done(mut self) -> io::Result<()> {

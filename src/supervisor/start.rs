@@ -18,7 +18,7 @@ use super::{
 };
 use super::{jobs, run};
 use crate::handoff::{
-    Address, CHANGED_SIGNALS, FrontLink, Group, SUPERVISOR_VARIABLE, ToFront, Work,
+    Address, CALLER_VARIABLE, CHANGED_SIGNALS, FrontLink, Group, SUPERVISOR_VARIABLE, ToFront, Work,
 };
 use crate::sys::fds::{self, Kind};
 use crate::sys::process::{self, Forked, Image};
@@ -78,7 +78,10 @@ fn begin(mut work: Work, link: &mut FrontLink) -> std::io::Result<Supervisor> {
     // Nothing below `/proc` is looked at before the shell runs: the first look at a new process makes
     // the kernel build its directory there, and take it down again at its end.
     let address = own_address(request_end.as_raw_fd())?;
-    let marker = [format!("{SUPERVISOR_VARIABLE}={}", address.to_text()).into_bytes()];
+    let marker = [
+        format!("{SUPERVISOR_VARIABLE}={}", address.to_text()).into_bytes(),
+        format!("{CALLER_VARIABLE}={}", work.caller).into_bytes(),
+    ];
     let mut streams = set_up_streams(work.run.is_some())?;
     let mut started_run = None;
     let pid = match work.run.clone() {
@@ -350,7 +353,9 @@ fn fork_at_terminal(
 ) -> std::io::Result<i32> {
     let (errors, error_end) = fds::pipe()?;
     let (gate, gate_end) = fds::pipe()?;
-    let takes_terminal = session::foreground_group(terminal) == Some(session::own_group());
+    // Whoever gave us no stream of the terminal's may be at it: a full-screen program runs a hook.
+    let takes_terminal =
+        session::foreground_group(terminal) == Some(session::own_group()) && fds::at_terminal();
     match process::fork()? {
         Forked::Parent(pid) => {
             drop(session::child_new_session());

@@ -54,6 +54,12 @@ pub fn kind(fd: RawFd) -> Kind {
     }
 }
 
+/// Whether one of the three streams is a terminal.
+#[must_use]
+pub fn at_terminal() -> bool {
+    (0..3).any(|fd| kind(fd) == Kind::Terminal)
+}
+
 /// The object that `fd` is open on.
 #[must_use]
 pub fn object(fd: RawFd) -> Option<Object> {

@@ -4,6 +4,8 @@
 //! most, a line on stderr; only the code that wakes a session is another one.
 
 mod claude_code;
+mod common;
+mod gemini;
 mod lines;
 mod watch;
 
@@ -22,6 +24,7 @@ const LONGEST_INPUT: u64 = 16 << 20;
 pub(crate) fn hook(context: &Context, hook: &Hook) -> u8 {
     let result = match hook.harness.as_str() {
         harness::claude_code::NAME => claude_code::hook(context, &hook.event, &input()),
+        harness::gemini::NAME => gemini::hook(context, &hook.event, &input()),
         harness::opencode::NAME => lines::hook(context, &hook.event),
         other => {
             message::say(format!("no hooks are known for '{other}'"));

@@ -98,7 +98,8 @@ fn steps(harness: InitWord, shims: &Path) -> String {
             "OpenCode: in opencode.json\n  {{ \"shell\": \"{bash}\" }}\nor start it with\n  SHELL={bash} opencode\n"
         ),
         InitWord::Gemini => format!(
-            "Gemini CLI: it calls bash by name\n  PATH={}:\"$PATH\" gemini\n",
+            "Gemini CLI: it calls bash by name\n  PATH={}:\"$PATH\" gemini\n\
+             'agent-sh setup gemini' also has it told when jobs end\n",
             quoted(shims)
         ),
         InitWord::Bash | InitWord::Zsh | InitWord::Fish => String::new(),

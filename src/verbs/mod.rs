@@ -172,8 +172,15 @@ impl Context {
         std::env::var_os(name)
     }
 
+    /// The caller's session: the conversation, where its client has said which one it is having.
     pub(crate) fn session(&self) -> Option<String> {
-        (self.hooks.session)(&self.settings)
+        let key = (self.hooks.session)(&self.settings)?;
+        if !store::is_client_key(&key) {
+            return Some(key);
+        }
+        let stores = self.stores();
+        let told = stores.iter().find_map(|store| store.conversation(&key));
+        Some(told.unwrap_or(key))
     }
 
     fn start(&self, request: RunRequest) -> Result<(u8, Vec<u8>)> {

@@ -17,11 +17,11 @@ use crate::verbs::Context;
 
 pub(crate) fn setup(context: &Context, setup: &Setup) -> Result<u8> {
     match &setup.what {
-        SetupWhat::Shims(shims) => shims::setup(context, shims),
+        SetupWhat::Shims(shims) => shims::setup(context, shims, shims::Advice::All),
         SetupWhat::ClaudeCode(given) => claude_code::setup(context, given),
         SetupWhat::Opencode(given) => opencode::setup(context, given),
         SetupWhat::Codex(given) => codex::setup(context, &given.how),
-        SetupWhat::Gemini(given) => gemini::setup(context, &given.how),
+        SetupWhat::Gemini(given) => gemini::setup(context, given),
     }
 }
 

@@ -138,10 +138,17 @@ class Client:
                 if question in data:
                     os.write(self.terminal, answer)
 
-    def say(self, text):
+    def say(self, text, model):
+        """A prompt. Enter right after the text may be taken for a part of a paste, and how long that is depends on the
+        machine's load: it is pressed again until the client asks its model."""
         os.write(self.terminal, text.encode())
-        until(lambda: False, 0.5)  # typed, not pasted: Enter at the end of a paste is a new line
-        os.write(self.terminal, b"\r")
+
+        def taken():
+            until(lambda: False, 0.5)
+            os.write(self.terminal, b"\r")
+            return until(lambda: not model.requests.empty(), 2)
+        if not until(taken, 2 * SOON):
+            raise Broken("the TUI takes no prompt")
 
     def end(self):
         if self.process.poll() is None:
@@ -184,7 +191,7 @@ class Test(kit.Jobs):
             body = self.model.asked()
             self.checks.same(self.notices(body, job), 1, "idle: the end of the job starts a turn with the notice")
             self.model.say("woken")
-            client.say("and now?")
+            client.say("and now?", self.model)
             body = self.model.asked()
             self.checks.same(self.notices(body, job), 1, "idle: it is not told again in the next turn")
             self.model.say("nothing")

@@ -22,7 +22,7 @@ import traceback
 
 PROJECT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 INSTALL_LIMIT = 180  # seconds for npm and pip
-SOON = 20  # seconds for what should happen at once
+SOON = 40  # seconds for what should happen at once
 NAMESPACES = ["unshare", "--net", "--pid", "--fork", "--mount-proc", "--kill-child", "--"]
 
 # What a job of the tests does: says its pid, waits until its FIFO is written to, speaks, ends.

@@ -11,7 +11,7 @@ import threading
 
 from kit import Broken
 
-LIMIT = 40  # seconds until the client's next request
+LIMIT = 60  # seconds until the client's next request
 
 
 class Scripted(http.server.ThreadingHTTPServer):

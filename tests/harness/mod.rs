@@ -1,6 +1,8 @@
 //! Harnesses: their settings are changed and restored, their hooks told, with stand-ins for the clients. The
 //! real ones are in `tests/clients`.
 
+/// What each event of Gemini CLI gets.
+mod gemini;
 /// What each event of Claude Code gets, and who may say it.
 mod hooks;
 /// `setup` and its `--undo`.

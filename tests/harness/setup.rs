@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use crate::support::{Ended, Sandbox, Status, stands_in};
 
 /// Each harness with a file that its setup changes, and a text that a user may have there.
-const FILES: [(&str, &str, &str); 3] = [
+const FILES: [(&str, &str, &str); 4] = [
     (
         "claude-code",
         "home/.claude/settings.json",
@@ -22,6 +22,11 @@ const FILES: [(&str, &str, &str); 3] = [
         "codex",
         "home/.codex/config.toml",
         "# mine\nmodel = \"x\" # the best\n\n\n[shell_environment_policy]\ninherit = 'all'\n",
+    ),
+    (
+        "gemini",
+        "home/.gemini/settings.json",
+        "{ // mine\n\"ui\": {\"theme\":\"x\"} , \"hooks\": {\"AfterAgent\": [ {\"hooks\": []} ]}\t}",
     ),
 ];
 
@@ -178,6 +183,53 @@ fn what_cannot_be_changed_is_left_alone() {
     done(&sandbox, &["claude-code", "--undo"]);
     assert!(path.is_symlink());
     assert_eq!(fs::read_to_string(&real).unwrap(), "{}");
+}
+
+/// What setup cannot do is said, and where hooks are off that too.
+#[test]
+fn gemini_is_told_what_is_left_to_do() {
+    if !stands_in() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let path = sandbox.work().join(".gemini/settings.json");
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let text = "{\"hooksConfig\": {\"enabled\": false}}";
+    fs::write(&path, text).unwrap();
+    let said = done(&sandbox, &["gemini", "--project"]);
+    for part in [
+        "'hooksConfig.enabled' in",
+        "trusted folders",
+        "alias gemini=",
+        "cannot be woken",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let user = sandbox.path("home/.gemini/settings.json");
+    let ended = setup(&sandbox, &["gemini"]);
+    assert!(ended.text().starts_with("export PATH="), "{ended:?}");
+    assert_eq!(ended.text().lines().count(), 1, "{ended:?}");
+    // The links stay as long as the other settings name them.
+    done(&sandbox, &["gemini", "--project", "--undo"]);
+    assert_eq!(fs::read_to_string(&path).unwrap(), text);
+    assert!(
+        sandbox
+            .path("home/.local/share/agent-sh/shims/bash")
+            .is_symlink()
+    );
+    let settings: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(&user).unwrap()).unwrap();
+    let hooks = settings["hooks"].as_object().unwrap();
+    assert_eq!(hooks.len(), 5, "{hooks:?}");
+    for groups in hooks.values() {
+        let command = groups[0]["hooks"][0]["command"].as_str().unwrap();
+        let ended = sandbox.real_call("sh").args(["-c", command]).run();
+        assert!(ended.succeeded() && ended.text().is_empty(), "{ended:?}");
+    }
+    done(&sandbox, &["gemini", "--undo"]);
+    assert!(files(&sandbox).is_empty(), "{:?}", files(&sandbox));
+    let both = setup(&sandbox, &["gemini", "--user", "--project"]);
+    assert_eq!(both.status, Status::Exited(2), "{both:?}");
 }
 
 /// The names in the settings lead to the program, and it knows itself under them.

@@ -174,3 +174,25 @@ fn a_kill_of_the_own_group() {
         vec![times.to_string(), shell.status()]
     });
 }
+
+/// A full-screen program that runs a command through pipes keeps its terminal, also where nobody could
+/// give it back: it reads there all the while.
+#[test]
+fn who_is_given_no_stream_of_the_terminal_leaves_it_alone() {
+    if !stands_in() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    for text in ["", "sleep 0.01 & "] {
+        let look = format!("{text}cut -d\" \" -f8 /proc/$$/stat");
+        let todo = format!(
+            "own=$(cut -d' ' -f5 /proc/$$/stat); x=$(\"$SH\" -c '{look}' </dev/null 2>/dev/null | cat); \
+             [ \"$x\" = \"$own\" ] && echo kept || echo \"taken: $x, not $own\""
+        );
+        for shell in [real("bash"), sandbox.link("bash")] {
+            let call = sandbox.real_call("bash").c(&todo).env("SH", shell);
+            let ended = call.streams(Streams::Terminal).run();
+            assert_eq!(ended.text().trim(), "kept", "{text}: {ended:?}");
+        }
+    }
+}

@@ -6,10 +6,11 @@ use std::path::Path;
 use super::{Finding, fail, ok, warn};
 use crate::caller;
 use crate::error::cause;
+use crate::harness::gemini;
 use crate::session as keys;
 use crate::settings::{self, Origin, SETTINGS};
 use crate::shell::{self, Ourselves};
-use crate::store::{Policy, Store};
+use crate::store::{self, Policy, Store};
 use crate::sys::{proc, session};
 use crate::text;
 use crate::verbs::Context;
@@ -150,17 +151,24 @@ pub(super) fn sandbox() -> Vec<Finding> {
 /// The harness, the session, the shells, and whether anybody would call us.
 pub(super) fn callers(context: &Context) -> Vec<Finding> {
     let env = |name: &str| context.env(name);
-    let (key, harness) = caller::on_behalf(&context.settings, env, session::parent_pid());
+    let (_, harness) = caller::on_behalf(&context.settings, env, session::parent_pid());
+    let is_gemini = harness.as_deref() == Some(gemini::NAME);
     let mut found = vec![match harness {
         Some(harness) => ok("harness", harness),
         None => ok("harness", "none that is known calls us"),
     }];
-    found.push(match key {
+    found.push(match context.session() {
         None => ok("session", "none: verbs show the jobs of every session"),
+        Some(key) if is_gemini && store::is_client_key(&key) => warn(
+            "session",
+            format!("{key} (from the harness process); no hook has said which conversation it is"),
+            "'agent-sh setup gemini' puts hooks into its settings, which tell it of its jobs too",
+        ),
         Some(key) => {
             let from = match (context.settings.origin("session"), keys::key_variable(env)) {
                 (Some(Origin::File), _) => "the config file",
                 (_, Some(variable)) => variable,
+                _ if !store::is_client_key(&key) => "a hook of the harness",
                 _ => "the harness process",
             };
             ok("session", format!("{key} (from {from})"))

@@ -2,27 +2,24 @@
 
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::watch::{Jobs, Telling, Watch, jobs_of, program};
+use super::common::{end_session, session, tell_context};
+use super::watch::{Telling, Watch, jobs_of};
 use crate::error::{Error, Result};
 use crate::harness::claude_code::can_be_woken;
 use crate::harness::client::Client;
 use crate::message;
-use crate::settings::SessionEnd;
 use crate::store::Store;
-use crate::text::{self, short_duration};
-use crate::verbs::{Context, kill};
+use crate::verbs::Context;
 
 /// Wakes a session when a hook in the background ends with it, and gives one that is about to stop
 /// another turn; stderr is the text.
 const WAKE: u8 = 2;
 /// How long the text for a session's start has the first word on what ended before.
 const AFTER_START: Duration = Duration::from_secs(3);
-/// The client gives the whole event ten seconds.
-const GRACE: Duration = Duration::from_secs(4);
-/// At most so many running jobs are listed.
-const MOST_LISTED: usize = 20;
+/// What the agent may count on.
+const PROMISE: &str = "You will be told when one ends.";
 
 pub(super) fn hook(context: &Context, event: &str, input: &Value) -> Result<u8> {
     let Some(session) = session(context, input) else {
@@ -32,8 +29,8 @@ pub(super) fn hook(context: &Context, event: &str, input: &Value) -> Result<u8> 
     match event {
         "SessionEnd" => end_session(context, &stores, &session),
         _ if jobs_of(&stores, &session)?.is_empty() => Ok(0),
-        "SessionStart" => tell_context(context, &stores, &session, "SessionStart"),
-        "UserPromptSubmit" => tell_context(context, &stores, &session, "UserPromptSubmit"),
+        "SessionStart" => tell_context(context, &stores, &session, event, Some(PROMISE)).map(|_| 0),
+        "UserPromptSubmit" => tell_context(context, &stores, &session, event, None).map(|_| 0),
         "Wait" | "PostToolUse" | "PostToolUseFailure" => {
             wake_at_end(context, &stores, &session, input)
         }
@@ -45,75 +42,11 @@ pub(super) fn hook(context: &Context, event: &str, input: &Value) -> Result<u8> 
     }
 }
 
-/// The key that this session's jobs have.
-fn session(context: &Context, input: &Value) -> Option<String> {
-    let told = input["session_id"].as_str().filter(|key| !key.is_empty());
-    match (&context.settings.session, told) {
-        (Some(key), _) => Some(key.clone()),
-        (None, Some(key)) => Some(key.to_owned()),
-        (None, None) => context.session(),
-    }
-}
-
 fn client(context: &Context) -> Result<&'static Client> {
     let client = Client::find(|name| context.env(name), "CLAUDE_PID")
         .map_err(|source| Error::sys("watch the client", source))?;
     // Threads look at it until the process ends.
     Ok(Box::leak(Box::new(client)))
-}
-
-/// Adds to what the model reads next; wakes nobody.
-fn tell_context(context: &Context, stores: &[Store], session: &str, event: &str) -> Result<u8> {
-    let jobs = jobs_of(stores, session)?;
-    let telling = Telling::claim(context, &jobs.ended);
-    let mut parts = Vec::new();
-    if event == "SessionStart" && !jobs.running.is_empty() {
-        parts.push(listing(context, &jobs));
-    }
-    parts.extend(telling.as_ref().map(|telling| telling.text.clone()));
-    if parts.is_empty() {
-        return Ok(0);
-    }
-    message::out_json(&json!({
-        "hookSpecificOutput": { "hookEventName": event, "additionalContext": parts.join("\n\n") }
-    }))?;
-    if let Some(telling) = telling {
-        telling.done();
-    }
-    Ok(0)
-}
-
-/// The jobs that run, one a line.
-fn listing(context: &Context, jobs: &Jobs) -> String {
-    let program = program(context);
-    let count = jobs.running.len();
-    let mut lines = vec![match count {
-        1 => "1 background job of this session is still running:".to_owned(),
-        _ => format!("{count} background jobs of this session are still running:"),
-    }];
-    for job in jobs.running.iter().rev().take(MOST_LISTED) {
-        let took = job.duration_ms().map(Duration::from_millis);
-        let took = took.map_or_else(String::new, |took| {
-            format!(", for {}", short_duration(took))
-        });
-        let command = text::shorten(&job.launch.command.text, 160);
-        let name = job
-            .launch
-            .name
-            .as_deref()
-            .map_or_else(String::new, |name| format!(" ({name})"));
-        lines.push(format!(
-            "- {}{name} (pid {}{took}): {command}",
-            job.launch.id, job.launch.proc.pid
-        ));
-    }
-    if count > MOST_LISTED {
-        lines.push(format!("- and {} more: {program} ps", count - MOST_LISTED));
-    }
-    lines.push(format!(
-        "You will be told when one ends. Output: {program} logs ID. Wait: {program} wait ID. Stop: {program} kill ID"
-    ));
-    lines.join("\n")
 }
 
 /// In the background: stays until a job has ended, then wakes the session with the notice. One per
@@ -179,13 +112,4 @@ fn hold_at_stop(context: &Context, stores: &[Store], session: &str) -> Result<u8
             return Ok(0);
         }
     }
-}
-
-/// Jobs outlive the session, unless the user wants it otherwise.
-fn end_session(context: &Context, stores: &[Store], session: &str) -> Result<u8> {
-    if context.settings.session_end == SessionEnd::Kill {
-        let jobs = jobs_of(stores, session)?;
-        kill::end_quietly(&jobs.running, GRACE, "session-end", session);
-    }
-    Ok(0)
 }

@@ -61,6 +61,8 @@ fn is_news(job: &JobView) -> bool {
 /// Ends that were claimed, with their text. Nobody else tells them until this is dropped.
 pub(super) struct Telling {
     claims: Vec<ToldClaim>,
+    headlines: Vec<String>,
+    pub(super) jobs: Vec<JobId>,
     pub(super) text: String,
 }
 
@@ -69,11 +71,15 @@ impl Telling {
     pub(super) fn claim(context: &Context, ended: &[JobView]) -> Option<Self> {
         let mut claims = Vec::new();
         let mut texts = Vec::new();
+        let mut headlines = Vec::new();
+        let mut jobs = Vec::new();
         for job in ended {
             let (Some(claim), Some(record)) = (patient_claim(job), &job.record) else {
                 continue;
             };
             claims.push(claim);
+            headlines.push(notice::headline(record));
+            jobs.push(job.id().clone());
             if claims.len() <= MOST {
                 let program = program(context);
                 let tail = record.data.tail.clone().unwrap_or_default();
@@ -85,8 +91,15 @@ impl Telling {
         }
         (!claims.is_empty()).then(|| Self {
             claims,
+            headlines,
+            jobs,
             text: texts.join("\n\n"),
         })
+    }
+
+    /// The facts alone, one a line, for a person.
+    pub(super) fn headlines(&self) -> String {
+        self.headlines.join("\n")
     }
 
     /// The agent has it. A marker that cannot be written means that it may hear of it again.

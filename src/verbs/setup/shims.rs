@@ -18,14 +18,23 @@ use crate::verbs::Context;
 const NAMES: [&str; 6] = ["sh", "bash", "zsh", "dash", "nohup", "setsid"];
 const OWN_NAME: &str = "agent-sh";
 
-pub(crate) fn setup(context: &Context, shims: &Shims) -> Result<u8> {
+/// Which settings are to be printed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Advice {
+    /// For every harness that can call a shim.
+    All,
+    /// PATH alone.
+    Path,
+}
+
+pub(super) fn setup(context: &Context, shims: &Shims, advice: Advice) -> Result<u8> {
     let program = running_program()?;
     let dir =
         std::path::absolute(&shims.dir).map_err(|source| Error::io("find", &shims.dir, source))?;
     if shims.undo {
         undo(&dir, &program, shims)
     } else {
-        make(context, &dir, &program, shims)
+        make(context, &dir, &program, shims, advice)
     }
 }
 
@@ -60,7 +69,13 @@ fn exists_besides_us(name: &str, path: &OsStr, program: &Path) -> bool {
     })
 }
 
-fn make(context: &Context, dir: &Path, program: &Path, shims: &Shims) -> Result<u8> {
+fn make(
+    context: &Context,
+    dir: &Path,
+    program: &Path,
+    shims: &Shims,
+    wanted: Advice,
+) -> Result<u8> {
     let path = context.env("PATH").unwrap_or_default();
     let mut names: Vec<&str> = NAMES.to_vec();
     names.retain(|name| exists_besides_us(name, &path, program));
@@ -99,7 +114,10 @@ fn make(context: &Context, dir: &Path, program: &Path, shims: &Shims) -> Result<
         dir.display(),
         names.join(" ")
     ));
-    message::out(&advice(dir, &names))?;
+    // The printed settings of a harness are JSON, to be read by a program: no line of a shell's there.
+    if wanted == Advice::All || !shims.print {
+        message::out(&advice(dir, &names, wanted))?;
+    }
     Ok(0)
 }
 
@@ -115,9 +133,11 @@ fn link_once(program: &Path, link: &Path) -> Result<()> {
 }
 
 /// The settings to make, as lines that a shell's profile can take.
-fn advice(dir: &Path, names: &[&str]) -> String {
+fn advice(dir: &Path, names: &[&str], wanted: Advice) -> String {
     let quoted = quote(dir.as_os_str().as_bytes());
-    let shell = ["bash", "zsh"].into_iter().find(|s| names.contains(s));
+    let shell = ["bash", "zsh"]
+        .into_iter()
+        .find(|s| wanted == Advice::All && names.contains(s));
     let path = format!("export PATH={quoted}:\"$PATH\"\n");
     let Some(shell) = shell else {
         return path;
@@ -212,14 +232,18 @@ mod tests {
 
     #[test]
     fn the_advice_survives_blanks() {
-        let text = advice(Path::new("/a b/shims"), &["sh", "bash", "agent-sh"]);
+        let text = advice(
+            Path::new("/a b/shims"),
+            &["sh", "bash", "agent-sh"],
+            Advice::All,
+        );
         assert!(
             text.starts_with("export PATH='/a b/shims':\"$PATH\"\n"),
             "{text}"
         );
         assert!(text.contains("export SHELL='/a b/shims/bash'\n"), "{text}");
         assert_eq!(
-            advice(Path::new("/s"), &["sh"]),
+            advice(Path::new("/s"), &["sh"], Advice::All),
             "export PATH=/s:\"$PATH\"\n"
         );
     }

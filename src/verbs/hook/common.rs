@@ -1,0 +1,102 @@
+//! What hooks of several harnesses do alike.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::watch::{Jobs, Telling, jobs_of, program};
+use crate::error::Result;
+use crate::job::JobId;
+use crate::message;
+use crate::settings::SessionEnd;
+use crate::store::Store;
+use crate::text::{self, short_duration};
+use crate::verbs::{Context, kill};
+
+/// The clients give the whole event ten seconds, or more.
+const GRACE: Duration = Duration::from_secs(4);
+/// At most so many running jobs are listed.
+const MOST_LISTED: usize = 20;
+
+/// The key that this session's jobs have.
+pub(super) fn session(context: &Context, input: &Value) -> Option<String> {
+    let told = input["session_id"].as_str().filter(|key| !key.is_empty());
+    match (&context.settings.session, told) {
+        (Some(key), _) => Some(key.clone()),
+        (None, Some(key)) => Some(key.to_owned()),
+        (None, None) => context.session(),
+    }
+}
+
+/// Adds to what the model reads next; wakes nobody. With a promise the jobs that run are listed too. Gives
+/// the jobs whose ends were told.
+pub(super) fn tell_context(
+    context: &Context,
+    stores: &[Store],
+    session: &str,
+    event: &str,
+    promise: Option<&str>,
+) -> Result<Vec<JobId>> {
+    let jobs = jobs_of(stores, session)?;
+    let telling = Telling::claim(context, &jobs.ended);
+    let mut parts = Vec::new();
+    if let Some(promise) = promise
+        && !jobs.running.is_empty()
+    {
+        parts.push(listing(context, &jobs, promise));
+    }
+    parts.extend(telling.as_ref().map(|telling| telling.text.clone()));
+    if parts.is_empty() {
+        return Ok(Vec::new());
+    }
+    message::out_json(&json!({
+        "hookSpecificOutput": { "hookEventName": event, "additionalContext": parts.join("\n\n") }
+    }))?;
+    Ok(telling.map_or_else(Vec::new, |telling| {
+        let told = telling.jobs.clone();
+        telling.done();
+        told
+    }))
+}
+
+/// The jobs that run, one a line.
+fn listing(context: &Context, jobs: &Jobs, promise: &str) -> String {
+    let program = program(context);
+    let count = jobs.running.len();
+    let mut lines = vec![match count {
+        1 => "1 background job of this session is still running:".to_owned(),
+        _ => format!("{count} background jobs of this session are still running:"),
+    }];
+    for job in jobs.running.iter().rev().take(MOST_LISTED) {
+        let took = job.duration_ms().map(Duration::from_millis);
+        let took = took.map_or_else(String::new, |took| {
+            format!(", for {}", short_duration(took))
+        });
+        let command = text::shorten(&job.launch.command.text, 160);
+        let name = job
+            .launch
+            .name
+            .as_deref()
+            .map_or_else(String::new, |name| format!(" ({name})"));
+        lines.push(format!(
+            "- {}{name} (pid {}{took}): {command}",
+            job.launch.id, job.launch.proc.pid
+        ));
+    }
+    if count > MOST_LISTED {
+        lines.push(format!("- and {} more: {program} ps", count - MOST_LISTED));
+    }
+    lines.push(format!(
+        "{promise} Output: {program} logs ID. Wait: {program} wait ID. Stop: {program} kill ID"
+    ));
+    lines.join("\n")
+}
+
+/// Jobs outlive the session, unless the user wants it otherwise.
+pub(super) fn end_session(context: &Context, stores: &[Store], session: &str) -> Result<u8> {
+    if context.settings.session_end == SessionEnd::Kill {
+        let jobs = jobs_of(stores, session)?;
+        kill::end_quietly(&jobs.running, GRACE, "session-end", session);
+    }
+    Ok(0)
+}
