@@ -2,7 +2,9 @@
 //! The same dialogue is held with the real shell and with ours as the command, and what was seen is
 //! compared.
 
-use crate::support::{Dialogue, INTERRUPT, PROMPT, STOP, Sandbox, in_parallel, real, stands_in};
+use crate::support::{
+    Dialogue, INTERRUPT, PROMPT, STOP, Sandbox, Streams, in_parallel, real, stands_in,
+};
 
 /// Holds a dialogue in bash and in zsh, with the real bash and with ours, and compares.
 fn hold(dialogue: impl Fn(&mut Dialogue) -> Vec<String> + Sync) {
