@@ -145,6 +145,11 @@ mod tests {
             assert_eq!(fast, slow);
         }
         drop(server);
+        // A test beside us may be between a fork and its exec, and has it too for that moment.
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        while !sockets(ours, port).is_empty() && std::time::Instant::now() < end {
+            std::thread::yield_now();
+        }
         assert_eq!(sockets(ours, port), [] as [u64; 0]);
     }
 }
