@@ -1,7 +1,8 @@
 //! What a call costs: a plain command and one with a job, against bash, interleaved in one run.
 //!
 //! `cargo bench --bench start` takes medians of 300 rounds, `-- --quick` of 60. It exits with 1 when a ratio is
-//! over its bound.
+//! over its bound three times in a row: a neighbour who is busy for a while spoils a measurement, a slow
+//! program all of them.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its table")]
 #![expect(
     clippy::unwrap_used,
@@ -30,9 +31,17 @@ const BASH: &str = "/bin/bash";
 /// Pairs of bash and us, with the ratio that is allowed.
 const BOUNDS: [(usize, usize, f64); 2] = [(0, 1, 2.0), (2, 3, 2.5)];
 
+const TRIES: usize = 3;
+
 fn main() -> ExitCode {
     let quick = std::env::args().any(|arg| arg == "--quick");
     let rounds = if quick { 60 } else { 300 };
+    let within = (0..TRIES).any(|_| is_within_bounds(rounds));
+    ExitCode::from(u8::from(!within))
+}
+
+/// Measures, prints the table, and tells whether every ratio is within its bound.
+fn is_within_bounds(rounds: usize) -> bool {
     let subject = |program, text| Subject {
         program,
         text,
@@ -77,7 +86,7 @@ fn main() -> ExitCode {
             subjects[ours].text
         );
     }
-    ExitCode::from(u8::from(!within))
+    within
 }
 
 fn median(subject: &mut Subject) -> f64 {
