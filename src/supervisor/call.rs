@@ -229,8 +229,8 @@ impl Supervisor {
 
     pub(super) fn settle_down(&mut self) {
         self.settle_down_at = None;
-        self.ledger.tidy();
         self.jobs.iter_mut().for_each(Job::settle_down);
+        self.ledger.tidy();
     }
 
     /// Whether the front stays until the jobs have ended.

@@ -107,10 +107,13 @@ impl Ledger {
         let _ = store::own_identity();
     }
 
-    /// Undoes what was prepared and not used.
+    /// Leaves a place for the next job, and be it the one that was prepared and not used.
     pub(super) fn tidy(&mut self) {
-        if let (Some(prepared), Some(store)) = (self.prepared.take(), &self.store) {
-            store.discard(&prepared);
+        if let Some(store) = &self.store {
+            match self.prepared.take() {
+                Some(prepared) => store.give_back(&prepared),
+                None => store.leave_spare(),
+            }
         }
     }
 

@@ -1,5 +1,7 @@
 //! Which directories are used, and their modes.
 
+use std::os::unix::fs::MetadataExt;
+
 use super::*;
 
 #[test]
@@ -199,4 +201,54 @@ fn planted_files_are_not_read() {
         .set_len(2 << 30)
         .unwrap();
     assert_eq!(reason(&view(&store, &id)), Some(LostReason::RecordCorrupt));
+}
+
+/// The place that one supervisor leaves is the next one's, once, and nobody lists it.
+#[test]
+fn a_place_for_the_next_job() {
+    let (_keep, store) = store();
+    let spare = store.path().join("v1/spare");
+    store.leave_spare();
+    let place = std::fs::metadata(&spare).unwrap().ino();
+    store.leave_spare();
+    assert_eq!(std::fs::metadata(&spare).unwrap().ino(), place);
+    assert!(store.ids().unwrap().is_empty());
+    let taken = store.prepare().unwrap();
+    assert!(!spare.exists());
+    let other = store.prepare().unwrap();
+    store.give_back(&other);
+    assert!(spare.exists());
+    let job = store.create_prepared(taken, draft()).unwrap();
+    assert_eq!(std::fs::metadata(job.dir()).unwrap().ino(), place);
+    assert!(job.launch().lease.is_some());
+    let run = std::fs::File::open(job.dir().join("run.json")).unwrap();
+    assert!(lock::is_written(&run).unwrap());
+    assert_eq!(
+        std::fs::read_dir(store.path().join("v1/tmp"))
+            .unwrap()
+            .count(),
+        0
+    );
+}
+
+/// What lies where the place should be and is none is not used.
+#[test]
+fn a_place_that_is_none() {
+    for spoil in [
+        (|dir: &Path| std::fs::write(dir.join("run.json"), "{}").unwrap()) as fn(&Path),
+        |dir| std::fs::remove_file(dir.join("run.json")).unwrap(),
+        |dir| std::fs::hard_link(dir.join("run.json"), dir.join("more")).unwrap(),
+        |dir| {
+            std::fs::remove_file(dir.join("run.json")).unwrap();
+            std::os::unix::fs::symlink("/dev/null", dir.join("run.json")).unwrap();
+        },
+    ] {
+        let (_keep, store) = store();
+        store.leave_spare();
+        spoil(&store.path().join("v1/spare"));
+        let job = store.create_job(draft()).unwrap();
+        let run = std::fs::read_to_string(job.dir().join("run.json")).unwrap();
+        assert!(run.contains(job.id().as_str()), "{run}");
+        assert_eq!(std::fs::read_dir(job.dir()).unwrap().count(), 1);
+    }
 }
