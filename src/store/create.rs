@@ -16,13 +16,14 @@ use crate::sys::{fsx, lock};
 
 /// A store in which so many ids in a row are taken is broken.
 const ID_ATTEMPTS: u32 = 64;
+
 /// Where a place for the next job waits: a directory with an empty `run.json`, which nobody owns. It is
 /// taken, and left, by one rename. No sweep comes here, so nobody else touches what is being taken.
 const SPARE: &str = "spare";
 
 /// A directory and a locked, empty `run.json` for a job that is about to come. Making files is the
-/// slow part of publishing a job (2 ms on ext4 where much was removed lately); done after the call before,
-/// or at least while the shell starts, it costs no call anything.
+/// slow part of publishing a job (up to 2 ms on ext4 where much was removed lately); done after the call
+/// before, or at least while the shell starts, it costs no call anything.
 pub struct Prepared {
     id: JobId,
     dir: OwnedFd,
