@@ -45,7 +45,7 @@ fn main() {
     println!("cargo::rustc-link-arg-bins=-no-pie");
     println!("cargo::rustc-link-arg-bins=-static");
     if var("PROFILE") == "release" && has_usual_linker() {
-        println!("cargo::rustc-link-arg-bins=-Wl,-T,{}", layout.display());
+        println!("cargo::rustc-link-arg-bins=-T{}", layout.display());
     }
 }
 

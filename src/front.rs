@@ -47,6 +47,9 @@ const FORWARDED: &[i32] = &[
 const FORK_TRIES: u32 = 3;
 const FORK_PAUSE_MS: i32 = 50;
 
+/// How long the middle process stays a zombie at most: at first the processor is the shell's.
+const REAP_AFTER_MS: i32 = 10;
+
 /// Runs a shell call to its end and gives the exit code, or dies as the real shell died.
 pub fn stand_in(call: ShellCall, supervise: fn(Work) -> !) -> u8 {
     let saved = signal::Saved::now(CHANGED_SIGNALS);
@@ -288,8 +291,7 @@ struct Handed {
     terminal: Option<Terminal>,
     affinity: Option<Affinity>,
     supervisor: i32,
-    /// The process between us and the supervisor, which has ended. It is reaped when we next have
-    /// something to do: until then the processor is the shell's.
+    /// The process between us and the supervisor, which has ended; to be reaped.
     middle: Option<i32>,
     shell_pid: &'static AtomicI32,
 }
@@ -402,7 +404,11 @@ fn attend(handed: Handed, mut started: Option<&mut Vec<u8>>) -> Option<u8> {
     let shell = || Some(shell_pid.load(Ordering::Acquire)).filter(|&pid| pid > 0);
     let mut continues = 0u8;
     loop {
-        let ready = fds::wait_readable(&[link.answers.as_raw_fd(), signals.as_raw_fd()], -1);
+        let patience = middle.map_or(-1, |_| REAP_AFTER_MS);
+        let ready = fds::wait_readable(&[link.answers.as_raw_fd(), signals.as_raw_fd()], patience);
+        if let Some(pid) = middle.take() {
+            process::wait_for(pid);
+        }
         if ready[1] {
             while let Some(arrived) = signals.next() {
                 let (signal, sender) = (arrived.signal, arrived.sender);
@@ -419,9 +425,6 @@ fn attend(handed: Handed, mut started: Option<&mut Vec<u8>>) -> Option<u8> {
         }
         if !ready[0] {
             continue;
-        }
-        if let Some(pid) = middle.take() {
-            process::wait_for(pid);
         }
         match link.hear() {
             // News from before our last word would stop us for ever, beside a shell that goes on.

@@ -4,8 +4,8 @@ use std::io::Read;
 
 use super::Stage;
 use crate::support::{
-    Status, Streams, job_records, parent_of, ps_json, records, signal, stands_in, wait_for_records,
-    wait_until,
+    Status, Streams, job_records, parent_of, ps_json, records, signal, stands_in, tree,
+    wait_for_records, wait_until,
 };
 use nix::sys::signal::Signal;
 
@@ -264,4 +264,21 @@ fn the_foreground_ends_with_its_front() {
         stage.sandbox.assert_no_survivors();
         assert!(job_records(&stage.sandbox).is_empty());
     }
+}
+
+/// While a command runs, its front is one process: no child of it is left, dead or alive, for whoever looks
+/// at it or kills by parents.
+#[test]
+fn the_front_stands_alone() {
+    if !stands_in() {
+        return;
+    }
+    let stage = Stage::new();
+    let running = stage.sandbox.call("bash").c(&stage.worker).start();
+    let worker = stage.workers(1)[0];
+    let front = running.pid();
+    wait_until("the front has no child", || tree(front) == [front]);
+    assert!(worker.lives());
+    stage.gate.release(1);
+    assert_eq!(running.finish().status, Status::Exited(37));
 }

@@ -66,7 +66,7 @@ pub(crate) fn group_kill(pid: i32) {
 }
 
 /// `root` and everything below it by parent, as `ps -A -o pid,ppid` shows it at this moment.
-fn tree(root: i32) -> Vec<i32> {
+pub(crate) fn tree(root: i32) -> Vec<i32> {
     let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
     for pid in all_pids() {
         if let Some(parent) = parent_of(pid) {
