@@ -44,7 +44,7 @@ fn main() {
     println!("cargo::rustc-link-arg-bins=-L{}", out.display());
     println!("cargo::rustc-link-arg-bins=-no-pie");
     println!("cargo::rustc-link-arg-bins=-static");
-    if var("PROFILE") == "release" && has_usual_linker() {
+    if var("PROFILE") == "release" && layout.is_file() && has_usual_linker() {
         println!("cargo::rustc-link-arg-bins=-T{}", layout.display());
     }
 }
