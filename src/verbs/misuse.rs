@@ -3,6 +3,7 @@
 use std::error::Error as _;
 use std::ffi::OsStr;
 
+use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::error::{Error, Result};
@@ -87,9 +88,12 @@ pub(super) fn explain(error: &clap::Error, verb: Option<&str>) -> Result<u8> {
             "'agent-sh ps' lists ids; '--session KEY' instead of one means all that run in it"
                 .to_owned()
         }
-        Some(verb) => format!("'agent-sh {verb} --help' shows an example"),
+        Some(verb) => match choices(error, verb) {
+            Some(choices) => format!("there is {choices}; 'agent-sh {verb} --help' says more"),
+            None => format!("'agent-sh {verb} --help' shows an example"),
+        },
     };
-    let hint = match suggestion(error) {
+    let hint = match suggestion(error).or_else(|| longer_or_shorter(error, known)) {
         Some(other) => format!("did you mean '{other}'? {help}"),
         None => help,
     };
@@ -97,6 +101,55 @@ pub(super) fn explain(error: &clap::Error, verb: Option<&str>) -> Result<u8> {
         text: words(error, known),
         hint: Some(hint),
     })
+}
+
+/// An option that a verb does not have, where clap would take it for something else.
+pub(super) fn no_option(verb: &str, option: &str) -> Error {
+    let name = option.split('=').next().unwrap_or(option);
+    let command = crate::cli::Cli::command();
+    let options = command.find_subcommand(verb).into_iter();
+    let near = options
+        .flat_map(clap::Command::get_arguments)
+        .filter_map(|arg| Some(format!("--{}", arg.get_long()?)))
+        .find(|known| is_near(name, known));
+    let help = format!(
+        "'agent-sh {verb} --help' lists the options; a program of that name stands behind '--'"
+    );
+    Error::Usage {
+        text: format!("'agent-sh {verb}' has no option '{name}'"),
+        hint: Some(match near {
+            Some(near) => format!("did you mean '{near}'? {help}"),
+            None => help,
+        }),
+    }
+}
+
+/// The words that may follow a verb.
+fn words_below(verb: &str) -> Vec<String> {
+    let command = crate::cli::Cli::command();
+    let below = command.find_subcommand(verb).into_iter();
+    let below = below.flat_map(clap::Command::get_subcommands);
+    let names = below.map(|word| word.get_name().to_owned());
+    names.filter(|name| name != "help").collect()
+}
+
+/// What could have followed, where a word is missing or wrong.
+fn choices(error: &clap::Error, verb: &str) -> Option<String> {
+    let kinds = [
+        ErrorKind::InvalidSubcommand,
+        ErrorKind::MissingSubcommand,
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand,
+    ];
+    let names = words_below(verb);
+    (kinds.contains(&error.kind()) && !names.is_empty()).then(|| names.join(", "))
+}
+
+/// 'claude' means 'claude-code', and 'gemini-cli' means 'gemini'.
+fn longer_or_shorter(error: &clap::Error, verb: Option<&str>) -> Option<String> {
+    let word = context(error, ContextKind::InvalidSubcommand).filter(|word| word.len() > 2)?;
+    let names = words_below(verb?).into_iter();
+    let mut near = names.filter(|name| name.starts_with(&word) || word.starts_with(name.as_str()));
+    near.next().filter(|_| near.next().is_none())
 }
 
 /// What is wrong.
@@ -247,12 +300,20 @@ mod tests {
             ),
             (
                 &["agent-sh", "setup"],
-                "'agent-sh setup' needs more words | 'agent-sh setup --help' shows an example",
+                "'agent-sh setup' needs more words | there is shims, claude-code, opencode, codex, gemini; 'agent-sh setup --help' says more",
+            ),
+            (
+                &["agent-sh", "setup", "claude"],
+                "'agent-sh setup' has no 'claude' | did you mean 'claude-code'? there is shims, claude-code, opencode, codex, gemini; 'agent-sh setup --help' says more",
+            ),
+            (
+                &["agent-sh", "setup", "gemini-cli"],
+                "'agent-sh setup' has no 'gemini-cli' | did you mean 'gemini'? there is shims, claude-code, opencode, codex, gemini; 'agent-sh setup --help' says more",
             ),
             (&["agent-sh", "help", "nonsense"], "code 2"),
             (
                 &["agent-sh", "notify", "ad"],
-                "'agent-sh notify' has no 'ad' | did you mean 'add'? 'agent-sh notify --help' shows an example",
+                "'agent-sh notify' has no 'ad' | did you mean 'add'? there is add, list, remove, test; 'agent-sh notify --help' says more",
             ),
             (
                 &["agent-sh", "completions", "tcsh"],

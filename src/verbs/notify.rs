@@ -161,7 +161,11 @@ fn describe(
                 many => format!(", {many} attempts"),
             };
             let why = text::shorten(why, 120);
-            lines.push(format!("  {} {word}{tries}: {why}", standing.event));
+            let next = match &standing.last {
+                Some(last) if state == "pending" => format!("; next try from {}", last.next),
+                _ => String::new(),
+            };
+            lines.push(format!("  {} {word}{tries}: {why}{next}", standing.event));
         }
         let more = count(state).saturating_sub(SHOWN);
         if more > 0 {

@@ -12,7 +12,7 @@ use crate::handoff::control::Size;
 use crate::message;
 use crate::store::{JobView, Reading};
 use crate::verbs::format::sentence;
-use crate::verbs::{Context, attach, row, terminal, wait};
+use crate::verbs::{Context, attach, misuse, row, terminal, wait};
 
 /// A job to be started outright.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +64,16 @@ pub(crate) fn run(context: &Context, run: Run) -> Result<u8> {
     }
 }
 
+/// The first word of a command, if it looks like an option of ours. A program may be called like that: then
+/// it stands behind `--`.
+fn misspelt_option(command: &[OsString], words: &[OsString]) -> Option<String> {
+    let first = command.first()?;
+    let at = words.iter().position(|word| word == first)?;
+    let meant = at > 0 && words[at - 1] == "--";
+    let text = first.to_string_lossy();
+    (text.starts_with('-') && !meant).then(|| text.into_owned())
+}
+
 /// A name means the newest job that has it, so the older one can only be reached by its id.
 fn tell_of_namesake(context: &Context, name: &str) {
     let Ok(job) = context.find(name) else { return };
@@ -98,6 +108,10 @@ fn show(job: &JobView) -> Result<()> {
 }
 
 pub(crate) fn request(run: Run) -> Result<RunRequest> {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    if let Some(option) = misspelt_option(&run.command, &words) {
+        return Err(misuse::no_option("run", &option));
+    }
     let cwd = match run.cwd {
         None => None,
         Some(dir) => {

@@ -21,7 +21,7 @@ use crate::verbs::{Context, wait_follow};
 /// Enough for a record to be read; the default would be 2 MiB a job.
 pub(super) const STACK: usize = 512 * 1024;
 const PENDING: &str =
-    "it is pending ('agent-sh notify list'); the next agent-sh that runs tries again";
+    "it is pending; 'agent-sh notify list' says when the next agent-sh that runs tries again";
 
 /// Whether this is more than a plain wait.
 pub(crate) fn is_meant(wait: &Wait) -> bool {
@@ -34,6 +34,8 @@ pub(super) struct Audience<'a> {
     pub(super) json: bool,
     /// Whether our own stdout is among them.
     pub(super) aloud: bool,
+    /// When `--timeout` is over; what was not delivered by then stays pending.
+    until: Option<Instant>,
     wanted: Vec<Wanted>,
     places: Vec<(PathBuf, Store, Vec<Subscription>)>,
 }
@@ -52,6 +54,7 @@ impl<'a> Audience<'a> {
             context,
             json: wait.json,
             aloud: tell.notify.is_empty(),
+            until: wait.timeout.map(|time| Instant::now() + time),
             wanted: Vec::new(),
             places: Vec::new(),
         };
@@ -157,7 +160,8 @@ impl<'a> Audience<'a> {
                 }
                 continue;
             }
-            let deadline = Instant::now() + deliver::PATIENCE;
+            let patience = Instant::now() + deliver::PATIENCE;
+            let deadline = self.until.map_or(patience, |until| until.min(patience));
             if let Err(gave_up) = deliver::insist(store, sub, job, deadline)? {
                 delivered = false;
                 let (id, name, why) = (job.id(), &sub.name, gave_up.why);
@@ -280,6 +284,11 @@ fn watch_all(jobs: &[JobView]) -> Result<mpsc::Receiver<Answer>> {
 }
 
 fn wait_for(place: usize, job: &JobView, sender: mpsc::Sender<Answer>) -> Result<()> {
+    if job.state.is_terminal() {
+        // Also if there is no time to wait.
+        drop(sender.send((place, job.wait(None))));
+        return Ok(());
+    }
     let job = job.clone();
     thread::Builder::new()
         .stack_size(STACK)

@@ -281,7 +281,7 @@ class Test(kit.Jobs):
         done = self.verb("setup", "gemini")
         self.checks.same(done.returncode, 0, "setup gemini")
         again = self.verb("setup", "gemini").stderr
-        nothing = "linked 0 of" in again and "nothing to change in" in again
+        nothing = "names are linked" in again and "nothing to change in" in again
         self.checks.that(nothing, "setup gemini, again: nothing", again)
         line = next(line for line in done.stdout.splitlines() if line.startswith("export PATH="))
         shown = subprocess.run(

@@ -214,7 +214,7 @@ fn gemini_is_told_what_is_left_to_do() {
     assert_eq!(fs::read_to_string(&path).unwrap(), text);
     assert!(
         sandbox
-            .path("home/.local/share/agent-sh/shims/bash")
+            .path("home/.local/share/agent-sh/gemini/bash")
             .is_symlink()
     );
     let settings: serde_json::Value =
@@ -228,6 +228,12 @@ fn gemini_is_told_what_is_left_to_do() {
     }
     done(&sandbox, &["gemini", "--undo"]);
     assert!(files(&sandbox).is_empty(), "{:?}", files(&sandbox));
+    // Links that somebody made for other uses are not its own.
+    let shims = sandbox.path("home/.local/share/agent-sh/shims");
+    done(&sandbox, &["shims", shims.to_str().unwrap()]);
+    done(&sandbox, &["gemini"]);
+    done(&sandbox, &["gemini", "--undo"]);
+    assert!(shims.join("bash").is_symlink());
     let both = setup(&sandbox, &["gemini", "--user", "--project"]);
     assert_eq!(both.status, Status::Exited(2), "{both:?}");
 }

@@ -298,3 +298,33 @@ fn output_cannot_pass_for_words_of_ours() {
         );
     }
 }
+
+/// A time limit is one for the delivery too; what was not delivered stays pending.
+#[test]
+fn a_time_limit_ends_the_tries() {
+    if !stands_in() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let id = finished_job(&sandbox, 0);
+    let sink = format!("unix:{}", sandbox.path("nobody.sock").display());
+    let ended = sandbox.agent_sh([
+        "wait",
+        &id,
+        "--notify",
+        &sink,
+        "--as",
+        "nobody",
+        "--timeout",
+        "0s",
+    ]);
+    assert_eq!(ended.status, Status::Exited(125), "{ended:?}");
+    // One, and whatever a helper tried since. Half a minute of tries would be five and more.
+    let sub = listed(&sandbox, "nobody");
+    assert!(
+        sub["pending"][0]["attempts"].as_i64().unwrap() <= 3,
+        "{sub}"
+    );
+    let list = verb(&sandbox, ["notify", "list"]);
+    assert!(list.contains("; next try from 2"), "{list}");
+}

@@ -222,6 +222,12 @@ fn words_that_are_wrong_are_answered_in_our_own() {
         (&["events", "-n", "-1"], "expected a whole number"),
         (&["wait", "--timeout", "-1"], "expected a duration like"),
         (&["kill"], "--session KEY"),
+        (
+            &["run", "--nmae", "x", "--", "true"],
+            "did you mean '--name'?",
+        ),
+        (&["setup", "claude"], "did you mean 'claude-code'?"),
+        (&["setup"], "there is shims"),
     ] {
         let told = sandbox.call("agent-sh").args(args).run();
         refused(&told, 2, &[wanted, "\nhint: "]);

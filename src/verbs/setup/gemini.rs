@@ -22,7 +22,8 @@ pub(crate) fn setup(context: &Context, given: &Gemini) -> Result<u8> {
         message::out(&format!("{:#}\n", settings.alone()))?;
     }
     let change = plan_file(&links, &file, &settings, how)?;
-    let dir = links.data.join("shims");
+    // Of its own: a directory of `setup shims` is somebody's shell.
+    let dir = links.data.join("gemini");
     let shims = Shims {
         dir: dir.clone(),
         undo: how.undo,
@@ -43,6 +44,12 @@ pub(crate) fn setup(context: &Context, given: &Gemini) -> Result<u8> {
         if !how.print {
             links.remove_unused(&LINKS)?;
             place::remove_empty(&links.data, links.data.parent().unwrap_or(&links.data));
+        }
+        if !is_needed {
+            message::say(format!(
+                "if your profile puts '{}' in PATH, take that line out by hand",
+                dir.display()
+            ));
         }
         return Ok(0);
     }

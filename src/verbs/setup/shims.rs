@@ -108,9 +108,12 @@ fn make(
         }
     }
     let verb = if shims.print { "would link" } else { "linked" };
+    let done = match made {
+        0 => format!("all {} names are linked", names.len()),
+        _ => format!("{verb} {made} of {} names", names.len()),
+    };
     message::say(format!(
-        "{verb} {made} of {} names in '{}' ({})",
-        names.len(),
+        "{done} in '{}' ({})",
         dir.display(),
         names.join(" ")
     ));
