@@ -339,8 +339,10 @@ fn hand_off(mut work: Work, supervise: fn(Work) -> !) -> Option<Handed> {
         if !has_terminal {
             drop(session::child_new_session());
         }
+        let middle = session::pid();
         match process::child_fork() {
             Ok(Forked::Child) => {
+                process::outlive(middle);
                 let Some((mut work, requests, answers)) = slot.take() else {
                     process::exit_now(1)
                 };

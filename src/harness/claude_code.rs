@@ -112,12 +112,7 @@ impl Edit for Settings {
             json::unset_empty(root, "env");
         }
         changed |= self.hooks.strip(root);
-        // A document that had nothing of ours comes back as it was, blank or not.
-        Ok(if changed {
-            document.text()
-        } else {
-            text.to_owned()
-        })
+        Ok(document.stripped(text, changed))
     }
 
     fn is_blank(&self, text: &str) -> bool {

@@ -88,17 +88,7 @@ fn owner(config: &Path, waking: &Waking<'_>) -> Option<String> {
     if client.is_some_and(|pid| proc::comm(pid).is_some_and(|name| name == "claude")) {
         return Some("the client that started the job still runs".to_owned());
     }
-    let named = |pid: i32| {
-        let words = proc::cmdline(pid).unwrap_or_default();
-        words.iter().any(|word| word == waking.session)
-    };
-    let own = std::process::id().cast_signed();
-    let mut others = proc::table()
-        .into_iter()
-        .filter(|stat| stat.pid != own && !stat.is_dead());
-    others
-        .any(|stat| named(stat.pid))
-        .then(|| "a process has the session's id on its command line".to_owned())
+    super::named_by_a_process(waking.session)
 }
 
 /// Whether the process that wrote this may still be there: same number, same start. One of another

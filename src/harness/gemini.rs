@@ -87,12 +87,7 @@ impl Edit for Settings {
     fn strip(&self, text: &str) -> Result<String, String> {
         let document = Document::parse(text)?;
         let changed = self.hooks.strip(document.object());
-        // A document that had nothing of ours comes back as it was, blank or not.
-        Ok(if changed {
-            document.text()
-        } else {
-            text.to_owned()
-        })
+        Ok(document.stripped(text, changed))
     }
 
     fn is_blank(&self, text: &str) -> bool {
@@ -216,17 +211,7 @@ fn owner(stores: &[Store], session: &str) -> Option<String> {
     if open {
         return Some("the session is open".to_owned());
     }
-    let own = std::process::id().cast_signed();
-    let named = |pid: i32| {
-        let words = proc::cmdline(pid).unwrap_or_default();
-        words.iter().any(|word| word == session)
-    };
-    let mut others = proc::table()
-        .into_iter()
-        .filter(|stat| stat.pid != own && !stat.is_dead());
-    others
-        .any(|stat| named(stat.pid))
-        .then(|| "a process has the session's id on its command line".to_owned())
+    super::named_by_a_process(session)
 }
 
 #[cfg(test)]

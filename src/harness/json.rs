@@ -58,6 +58,16 @@ impl Document {
         &self.object
     }
 
+    /// What is left of `text`, from which this was read, once our parts are out. One that had none comes back
+    /// as it was, blank or not.
+    pub(crate) fn stripped(&self, text: &str, changed: bool) -> String {
+        if changed {
+            self.text()
+        } else {
+            text.to_owned()
+        }
+    }
+
     pub(crate) fn text(&self) -> String {
         let text = self.root.to_string();
         if self.marked {

@@ -21,6 +21,7 @@ mod whole;
 use std::path::Path;
 
 use crate::settings::{self, Settings};
+use crate::sys::proc;
 
 /// `…/agent-sh-bash` and the like: a link that a setup of ours made.
 pub(crate) fn is_our_shell(path: &str) -> bool {
@@ -34,6 +35,22 @@ fn settings() -> Settings {
     let env = |name: &str| std::env::var_os(name);
     let text = settings::config_path(env).and_then(|path| std::fs::read_to_string(path).ok());
     Settings::read(env, text.as_deref())
+}
+
+/// Why a session must be left alone whose id stands on the command line of a process, as that of one which
+/// was resumed does.
+fn named_by_a_process(session: &str) -> Option<String> {
+    let own = std::process::id().cast_signed();
+    let named = |pid: i32| {
+        let words = proc::cmdline(pid).unwrap_or_default();
+        words.iter().any(|word| word == session)
+    };
+    let mut others = proc::table()
+        .into_iter()
+        .filter(|stat| stat.pid != own && !stat.is_dead());
+    others
+        .any(|stat| named(stat.pid))
+        .then(|| "a process has the session's id on its command line".to_owned())
 }
 
 /// What a harness tells its children of itself. A client that is started anew must not take itself for

@@ -130,6 +130,24 @@ pub fn give_way() {
     unsafe { libc::sched_yield() };
 }
 
+/// Waits until `parent`, which is about to end, has ended: whoever walks down from its own parent does not
+/// find us any more. One that is stopped in between is not waited for beyond a second.
+pub fn outlive(parent: i32) {
+    let gone = || super::session::parent_pid() != parent;
+    if (0..100).any(|_| {
+        give_way();
+        gone()
+    }) {
+        return;
+    }
+    for _ in 0..1000 {
+        if gone() {
+            return;
+        }
+        drop(super::fds::wait_readable(&[], 1));
+    }
+}
+
 /// A program image ready to be exec'd: everything that allocates is done before the fork.
 pub struct Image {
     path: CString,

@@ -11,12 +11,13 @@ use crate::support::{
     tree_kill, wait_for_records,
 };
 
-const STREAMS: [Streams; 5] = [
+const STREAMS: [Streams; 6] = [
     Streams::Pipe,
     Streams::Socket,
     Streams::Truncated,
     Streams::Appended,
     Streams::Terminal,
+    Streams::Screen,
 ];
 
 fn each_form_and_stream() -> Vec<(&'static Form, Streams)> {

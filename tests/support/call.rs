@@ -225,7 +225,7 @@ impl Running {
     /// not be hung up by the test.
     #[track_caller]
     pub(crate) fn returned(self) -> (Ended, Option<OwnedFd>) {
-        let live = self.streams != Streams::Terminal;
+        let live = !self.streams.may_be_held();
         self.collect(live)
     }
 

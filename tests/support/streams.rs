@@ -23,6 +23,8 @@ pub(crate) enum Streams {
     Appended,
     /// A terminal for all three streams, the controlling one of the call's own session.
     Terminal,
+    /// A terminal for stdout and stderr that controls no session.
+    Screen,
     /// `/dev/null` for both.
     Null,
 }
@@ -44,6 +46,11 @@ pub(super) struct Opened {
 }
 
 impl Streams {
+    /// Whether a job may hold on to them for as long as it runs.
+    pub(super) fn may_be_held(self) -> bool {
+        matches!(self, Self::Terminal | Self::Screen)
+    }
+
     /// `name` makes the paths of file streams; they must not exist.
     pub(super) fn open(self, name: &std::path::Path) -> Opened {
         match self {
@@ -79,10 +86,11 @@ impl Streams {
                     ends: Ends::Files(vec![path]),
                 }
             }
-            Self::Terminal => {
+            Self::Terminal | Self::Screen => {
                 let (leader, follower) = terminal();
+                let is_stdin = self == Self::Terminal;
                 Opened {
-                    stdin: Some(follower.try_clone().unwrap().into()),
+                    stdin: is_stdin.then(|| follower.try_clone().unwrap().into()),
                     stdout: follower.try_clone().unwrap().into(),
                     stderr: follower.into(),
                     ends: Ends::Live(vec![leader]),
