@@ -7,7 +7,6 @@
 mod orphans;
 mod terminal;
 
-use std::cell::Cell;
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::os::fd::AsRawFd;
@@ -17,15 +16,16 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use crate::error::{Error, Result};
 use crate::handoff::{
-    Address, CHANGED_SIGNALS, FrontLink, LoneJob, RunJob, SUPERVISOR_VARIABLE, SupervisorLink,
-    ToFront, ToSupervisor, Work,
+    Address, CHANGED_SIGNALS, FrontLink, LoneJob, RunJob, SUPERVISOR_TITLE, SUPERVISOR_VARIABLE,
+    SupervisorLink, ToFront, ToSupervisor, Work,
 };
 use crate::invocation::{Form, OWN_NAME, ShellCall};
 use crate::session::own_command;
 use crate::settings::{self, Settings};
 use crate::shell::{self, Ourselves, RealShell};
 use crate::sys::affinity::Affinity;
-use crate::sys::process::{self, Forked, Image};
+use crate::sys::detach::{self, Detached};
+use crate::sys::process::{self, Image};
 use crate::sys::signal::{self, SignalFd};
 use crate::sys::{fds, proc, session};
 use crate::text::quote_all;
@@ -47,7 +47,8 @@ const FORWARDED: &[i32] = &[
 const FORK_TRIES: u32 = 3;
 const FORK_PAUSE_MS: i32 = 50;
 
-/// How long the middle process stays a zombie at most: at first the processor is the shell's.
+/// How long those who started the supervisor stay zombies at most: at first the processor is the
+/// shell's.
 const REAP_AFTER_MS: i32 = 10;
 
 /// Runs a shell call to its end and gives the exit code, or dies as the real shell died.
@@ -290,15 +291,11 @@ struct Handed {
     signals: SignalFd,
     terminal: Option<Terminal>,
     affinity: Option<Affinity>,
-    supervisor: i32,
-    /// The process between us and the supervisor, which has ended; to be reaped.
-    middle: Option<i32>,
+    supervisor: Detached,
     shell_pid: &'static AtomicI32,
 }
 
-/// Starts the supervisor as a grandchild whose parent is gone at once, so that init is its parent and
-/// no walk from the front finds it. The child in between only lives for two system calls and shares
-/// our memory meanwhile. `None`: nothing was started.
+/// Starts the supervisor where no walk from the front finds it. `None`: nothing was started.
 fn hand_off(mut work: Work, supervise: fn(Work) -> !) -> Option<Handed> {
     let (answers, their_answers) = fds::pipe().ok()?;
     let (their_requests, requests) = fds::pipe().ok()?;
@@ -330,58 +327,43 @@ fn hand_off(mut work: Work, supervise: fn(Work) -> !) -> Option<Handed> {
     let has_terminal = work.terminal.is_some();
     // Taken in the supervisor, which has a copy; ours is dropped below.
     let mut slot = Some((work, their_requests, their_answers));
-    // Set by the middle process in our own memory. Only it says whether a supervisor exists: a command
-    // must never run twice because its starter was killed at the wrong moment.
-    let forked = Cell::new(0);
-    let mut middle = || {
+    let prepare = || {
+        // A supervisor above us must not take them for strays.
+        session::child_set_name(SUPERVISOR_TITLE);
         // With a controlling terminal the shell has to stay in this session; the supervisor leaves it
         // after it forked the shell.
         if !has_terminal {
             drop(session::child_new_session());
         }
-        let middle = session::pid();
-        match process::child_fork() {
-            Ok(Forked::Child) => {
-                process::outlive(middle);
-                let Some((mut work, requests, answers)) = slot.take() else {
-                    process::exit_now(1)
-                };
-                work.link = Some(FrontLink::new(requests, answers));
-                supervise(work)
-            }
-            Ok(Forked::Parent(pid)) => {
-                forked.set(pid);
-                0
-            }
-            Err(_) => 1,
-        }
+    };
+    let mut supervisor = || {
+        let Some((mut work, requests, answers)) = slot.take() else {
+            process::exit_now(1)
+        };
+        work.link = Some(FrontLink::new(requests, answers));
+        supervise(work)
     };
     if has_terminal {
-        // We are suspended as long as the middle process lives: one that Ctrl-Z stopped would hold us
-        // where nobody can see us stop.
+        // We are suspended while the supervisor is being started: one of those who do it, stopped by
+        // Ctrl-Z, would hold us where nobody can see us stop.
         signal::block(terminal::STOPS);
     }
     for _ in 0..FORK_TRIES {
-        let Ok(pid) = process::spawn_sharing_at_length(&mut middle) else {
+        let Ok(supervisor) = detach::spawn(prepare, &mut supervisor) else {
             drop(fds::wait_readable(&[], FORK_PAUSE_MS));
             continue;
         };
-        if forked.get() != 0 {
-            if has_terminal && !terminal.as_ref().is_some_and(Terminal::is_anchored) {
-                signal::unblock(terminal::STOPS);
-            }
-            return Some(Handed {
-                link: SupervisorLink::new(answers, requests),
-                signals,
-                terminal,
-                affinity,
-                supervisor: forked.get(),
-                middle: Some(pid),
-                shell_pid,
-            });
+        if has_terminal && !terminal.as_ref().is_some_and(Terminal::is_anchored) {
+            signal::unblock(terminal::STOPS);
         }
-        process::wait_for(pid);
-        drop(fds::wait_readable(&[], FORK_PAUSE_MS));
+        return Some(Handed {
+            link: SupervisorLink::new(answers, requests),
+            signals,
+            terminal,
+            affinity,
+            supervisor,
+            shell_pid,
+        });
     }
     if let Some(affinity) = affinity {
         affinity.child_restore();
@@ -400,16 +382,16 @@ fn attend(handed: Handed, mut started: Option<&mut Vec<u8>>) -> Option<u8> {
         terminal,
         affinity,
         supervisor,
-        mut middle,
         shell_pid,
     } = handed;
     let shell = || Some(shell_pid.load(Ordering::Acquire)).filter(|&pid| pid > 0);
     let mut continues = 0u8;
+    let mut has_reaped = false;
     loop {
-        let patience = middle.map_or(-1, |_| REAP_AFTER_MS);
+        let patience = if has_reaped { -1 } else { REAP_AFTER_MS };
         let ready = fds::wait_readable(&[link.answers.as_raw_fd(), signals.as_raw_fd()], patience);
-        if let Some(pid) = middle.take() {
-            process::wait_for(pid);
+        if !std::mem::replace(&mut has_reaped, true) {
+            supervisor.reap_starters();
         }
         if ready[1] {
             while let Some(arrived) = signals.next() {
@@ -458,7 +440,7 @@ fn attend(handed: Handed, mut started: Option<&mut Vec<u8>>) -> Option<u8> {
                 }
                 return None;
             }
-            Err(_) => return Some(orphans::supervisor_died(supervisor, shell(), is_shell)),
+            Err(_) => return Some(orphans::supervisor_died(supervisor.pid, shell(), is_shell)),
         }
     }
 }
@@ -474,6 +456,8 @@ fn end_like(status: i32) -> u8 {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
     #[test]

@@ -10,7 +10,7 @@ pub mod control;
 mod frame;
 mod register;
 
-use std::ffi::OsString;
+use std::ffi::{CStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -28,6 +28,8 @@ use crate::sys::fds::{self, Object};
 use crate::sys::session;
 use crate::sys::signal::Saved;
 
+/// What `ps` shows of a supervisor.
+pub const SUPERVISOR_TITLE: &CStr = c"agent-sh supervisor";
 /// The variable that tells descendants about their supervisor.
 pub const SUPERVISOR_VARIABLE: &str = "AGENT_SH_SUPERVISOR";
 /// The variable that tells descendants which process made the call: the way up ends at their supervisor,

@@ -15,6 +15,7 @@
 //!   shell's parent is in another session: a child of the front that sleeps in the shell's group. The
 //!   front stops when the shell did, passes on what was meant for the group, and lends the terminal.
 
+use std::ffi::CStr;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use crate::handoff::{Anchorage, Group};
@@ -23,7 +24,7 @@ use crate::sys::signal::{self, Arrived};
 use crate::sys::{fds, proc, session};
 
 /// What `ps` shows of an anchor.
-const TITLE: &str = "agent-sh anchor";
+const TITLE: &CStr = c"agent-sh anchor";
 
 /// What stops a process at a terminal.
 pub(super) const STOPS: &[i32] = &[libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];

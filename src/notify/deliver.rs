@@ -3,7 +3,7 @@
 //! most half a minute, each in a thread of its own, and leaves. What is pending then stays so, on
 //! disk, for the next one.
 
-use std::ffi::OsString;
+use std::ffi::{CStr, OsString};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// leave a crowd behind that waits for the same server.
 pub const ONCE: &str = "--once";
 /// The name of the helper process. A supervisor above it takes it for no stray by that.
-pub const TITLE: &str = "agent-sh deliverer";
+pub const TITLE: &CStr = c"agent-sh deliverer";
 
 /// Runs the helper process: the state directory, and maybe a job to follow while it runs; for all, or for
 /// one subscriber from a byte of the output on.

@@ -56,6 +56,8 @@ pub(super) struct Job {
     pub(super) pid: i32,
     pub(super) starttime: u64,
     pub(super) text: Vec<u8>,
+    /// `Some` iff it was a stray: the session in which it was found.
+    pub(super) left_in: Option<i32>,
     /// The record in the making; `None` when nothing can be stored.
     pub(super) live: Option<LiveJob>,
     pub(super) pidfd: Option<OwnedFd>,
@@ -197,6 +199,8 @@ impl Supervisor {
         let known = request.pid == session::pid() || job.is_some();
         if !known && proc::starttime(request.pid).is_some() {
             let how = How::from_word(&request.how).unwrap_or(How::Ampersand);
+            // It is here, or one of several: nobody else is to be taken for it.
+            self.lone = None;
             self.add_registered(request, how, &mut answer);
         }
         if let Some(pipe) = open_answer(request.answer_pid, request.answer_fd) {
@@ -290,6 +294,7 @@ impl Supervisor {
             pid,
             starttime: published.or_else(|| proc::starttime(pid)).unwrap_or(0),
             text,
+            left_in: None,
             live,
             pidfd,
             output: None,

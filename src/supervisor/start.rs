@@ -18,7 +18,8 @@ use super::{
 };
 use super::{jobs, run};
 use crate::handoff::{
-    Address, CALLER_VARIABLE, CHANGED_SIGNALS, FrontLink, Group, SUPERVISOR_VARIABLE, ToFront, Work,
+    Address, CALLER_VARIABLE, CHANGED_SIGNALS, FrontLink, Group, SUPERVISOR_TITLE,
+    SUPERVISOR_VARIABLE, ToFront, Work,
 };
 use crate::sys::fds::{self, Kind};
 use crate::sys::process::{self, Forked, Image};
@@ -27,9 +28,6 @@ use crate::sys::{clock, pty, session};
 
 /// How long a supervisor stays on the processor where the call began.
 const SETTLING_IN: Duration = Duration::from_millis(10);
-
-/// What `ps` shows of a supervisor.
-pub(super) const TITLE: &str = "agent-sh supervisor";
 
 /// The streams of the shell: for stdout and stderr what to put there, `None` for "as inherited".
 struct Streams {
@@ -115,7 +113,7 @@ fn begin(mut work: Work, link: &mut FrontLink) -> std::io::Result<Supervisor> {
     if let Some(shell_pid) = work.shell_pid {
         shell_pid.store(pid, Ordering::Release);
     }
-    session::set_title(TITLE);
+    session::set_title(SUPERVISOR_TITLE);
     // The other end is kept open on purpose: `requests` must never report its end.
     std::mem::forget(request_end);
     work.terminal = work.terminal.filter(|_| work.run.is_none());

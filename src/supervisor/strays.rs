@@ -8,6 +8,7 @@ use super::jobs::target;
 use super::ledger::Start;
 use super::stream::Sink;
 use super::{DRAIN, LAUNCHING, Phase, REGISTRATION, Supervisor};
+use crate::handoff;
 use crate::invocation;
 use crate::job::How;
 use crate::sys::process::Usage;
@@ -43,10 +44,11 @@ impl Supervisor {
         children.all(|pid| self.is_helper(pid))
     }
 
-    /// Whether `pid` is a forked copy of the shell, or a launcher, that has yet to register.
+    /// Whether `pid` is a forked copy of the shell, or a launcher, that has yet to become a job. A helper
+    /// that registers a subshell is none itself.
     pub(super) fn is_about_to_register(&self, pid: i32) -> bool {
         let words = proc::cmdline(pid).unwrap_or_default();
-        words == self.shell_argv || is_launcher(&words)
+        words == self.shell_argv || words.get(1).is_some_and(|word| word == invocation::LAUNCH)
     }
 
     /// Whether one of the strays has yet to register, and may still be waited for.
@@ -77,7 +79,8 @@ impl Supervisor {
     /// Whether a process that ended before it was adopted deserves a record all the same: one that had
     /// left the shell's session meant to stay (a daemon), and so did one that was a stray already when
     /// the call was cut short. Short-lived leftovers did not (`> >(tee log)`, the rest of an ended
-    /// job), nor did what died of the kill itself, nor one that handed over to a child, as daemons do.
+    /// job), nor did what died of the kill itself, nor one that handed over to a child, as daemons do,
+    /// nor a launcher that a hang-up ended before it had registered its job.
     pub(super) fn is_worth_a_record(&self, pid: i32) -> bool {
         if self.is_target(pid)
             || self.was_job(pid)
@@ -97,12 +100,17 @@ impl Supervisor {
         let bystander = self.bystanders.contains(&pid);
         // The heir may have become a job, or ended too, by the time we look.
         let handed_over = || {
+            let inherits = |sid, starttime| sid == dead.sid && starttime >= dead.starttime;
             let children = proc::own_children().into_iter();
-            children.filter_map(proc::stat).any(|heir| {
-                heir.pid != pid && heir.sid == dead.sid && heir.starttime >= dead.starttime
-            })
+            let mut recorded = self.jobs.iter();
+            recorded.any(|job| job.left_in.is_some_and(|sid| inherits(sid, job.starttime)))
+                || children
+                    .filter_map(proc::stat)
+                    .any(|heir| heir.pid != pid && inherits(heir.sid, heir.starttime))
         };
-        (left || bystander) && !handed_over()
+        let name = self.ourselves.file_name().unwrap_or_default().as_bytes();
+        let launcher = !left && dead.comm() == &name[..name.len().min(proc::NAME_LENGTH)];
+        (left || bystander) && !launcher && !handed_over()
     }
 
     /// Records a stray that nobody saw alive; of its command only the name is left.
@@ -126,7 +134,8 @@ impl Supervisor {
             self.ledger.publish(&start)
         };
         if let Some(live) = live {
-            let job = self.new_job(pid, text.into_bytes(), Some(live));
+            let mut job = self.new_job(pid, text.into_bytes(), Some(live));
+            job.left_in = proc::stat(pid).map(|stat| stat.sid);
             self.jobs.push(job);
             self.finish(self.jobs.len() - 1, status, Some(usage), "waitid");
         }
@@ -189,6 +198,7 @@ impl Supervisor {
         let live = self.ledger.publish(&start);
         let index = self.jobs.len();
         let mut job = self.new_job(pid, text.into_bytes(), live);
+        job.left_in = proc::stat(pid).map(|stat| stat.sid);
         job.redirected_to = redirected_to;
         if let Some(from) = inherited {
             job.output = self.jobs[from].output.take();
@@ -280,7 +290,7 @@ pub(super) fn is_supervisor(pid: i32) -> bool {
 }
 
 fn is_supervisor_name(name: &[u8]) -> bool {
-    let titles = [super::start::TITLE, crate::notify::deliver::TITLE];
-    let mut titles = titles.iter().map(|title| title.as_bytes());
-    name.len() == 15 && titles.any(|title| title.starts_with(name))
+    let titles = [handoff::SUPERVISOR_TITLE, crate::notify::deliver::TITLE];
+    let mut titles = titles.iter().map(|title| title.to_bytes());
+    name.len() == proc::NAME_LENGTH && titles.any(|title| title.starts_with(name))
 }

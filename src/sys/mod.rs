@@ -2,6 +2,7 @@
 
 pub mod affinity;
 pub mod clock;
+pub mod detach;
 pub mod fds;
 pub mod fsx;
 pub mod listen;

@@ -26,8 +26,16 @@ pub fn fork() -> io::Result<Forked> {
 /// Forks by the bare system call: right in a child of [`spawn_sharing`], where the C library's fork
 /// would run its handlers on memory that is the parent's too.
 pub fn child_fork() -> io::Result<Forked> {
-    // SAFETY: no flags but the exit signal: the kernel copies this process. It is single-threaded.
-    match unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) } {
+    child_fork_noted(0, &AtomicI32::new(0))
+}
+
+/// The same with more flags. The kernel notes the new pid in the parent's memory before the new process
+/// runs, whatever happens to the parent meanwhile.
+pub(super) fn child_fork_noted(flags: i32, pid: &AtomicI32) -> io::Result<Forked> {
+    let flags = flags | libc::CLONE_PARENT_SETTID | libc::SIGCHLD;
+    // SAFETY: without CLONE_VM the kernel copies this process, which is single-threaded; it writes to
+    // one live number.
+    match unsafe { libc::syscall(libc::SYS_clone, flags, 0, pid.as_ptr(), 0, 0) } {
         -1 => Err(io::Error::last_os_error()),
         0 => Ok(Forked::Child),
         pid => Ok(Forked::Parent(i32::try_from(pid).unwrap_or(-1))),
@@ -36,14 +44,10 @@ pub fn child_fork() -> io::Result<Forked> {
 
 /// The stack of a child of [`spawn_sharing`]: enough for a few system calls, taken from our own.
 const SMALL_STACK: usize = 32 * 1024;
-/// The stack of a child of [`spawn_sharing_at_length`], on which a supervisor lives on; only touched
-/// pages cost anything. Its lowest part is a guard: running over it is a crash, not a corruption.
-const STACK: usize = 1024 * 1024;
-const GUARD: usize = 64 * 1024;
 
 extern "C" fn call<F: FnMut() -> i32>(child: *mut libc::c_void) -> libc::c_int {
-    // SAFETY: `clone_sharing` passes its own argument, which outlives the child's use of it because
-    // the parent is suspended until the child has exec'd or ended.
+    // SAFETY: `clone_sharing` passes its own argument, which outlives the child's use of it: whoever
+    // called it waits until the child has exec'd or ended.
     let child = unsafe { &mut *child.cast::<F>() };
     child()
 }
@@ -52,37 +56,57 @@ extern "C" fn call<F: FnMut() -> i32>(child: *mut libc::c_void) -> libc::c_int {
 /// and comes back when it has exec'd or ended, which it does at once. Nothing is copied, not even page
 /// tables. The child's result is its exit code; what it writes to its captures is seen by the parent.
 pub fn spawn_sharing<F: FnMut() -> i32>(child: &mut F) -> io::Result<i32> {
+    spawn_with(child, 0)
+}
+
+/// The same for a child that leaves descriptors, directory and signal handlers as they are: not even
+/// these are copied.
+pub(super) fn spawn_sharing_all<F: FnMut() -> i32>(child: &mut F) -> io::Result<i32> {
+    spawn_with(child, ALL)
+}
+
+/// What else a child can share with us.
+const ALL: i32 = libc::CLONE_FILES | libc::CLONE_FS | libc::CLONE_SIGHAND;
+
+fn spawn_with<F: FnMut() -> i32>(child: &mut F, flags: i32) -> io::Result<i32> {
     #[repr(align(16))]
     struct Small([std::mem::MaybeUninit<u8>; SMALL_STACK]);
     let mut stack = Small([const { std::mem::MaybeUninit::uninit() }; SMALL_STACK]);
+    let top = stack.0.as_mut_ptr_range().end.cast();
     // SAFETY: the end of the array, which lives until the child has left this memory.
-    unsafe { clone_sharing(child, stack.0.as_mut_ptr_range().end.cast()) }
+    unsafe { clone_sharing(child, top, flags | libc::CLONE_VFORK, std::ptr::null_mut()) }
 }
 
-/// The same for a child that forks, and whose child goes on for as long as it likes. The stack stays
-/// mapped in us too: giving it back takes longer than most commands can wait.
-pub fn spawn_sharing_at_length<F: FnMut() -> i32>(child: &mut F) -> io::Result<i32> {
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK | libc::MAP_NORESERVE;
-    // SAFETY: a new anonymous mapping touches nothing that exists.
-    let stack = unsafe { libc::mmap(std::ptr::null_mut(), STACK, protection, flags, -1, 0) };
-    if stack == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the beginning of the mapping that was just made and that nobody uses yet.
-    unsafe { libc::mprotect(stack, GUARD, libc::PROT_NONE) };
-    // SAFETY: the end of the mapping, where a stack that grows down begins.
-    let top = unsafe { stack.cast::<u8>().add(STACK) };
-    // SAFETY: the mapping is the child's alone.
-    unsafe { clone_sharing(child, top) }
+/// Starts `child` as [`spawn_sharing_all`] does, without waiting for it. Its pid is in `sharing` for as
+/// long as it shares our memory: written before it runs, zeroed (and waiters woken) when it has let go.
+///
+/// # Safety
+/// `top` is the end of memory that nobody else uses while the child does; nobody touches what `child`
+/// refers to meanwhile.
+pub(super) unsafe fn clone_noted<F: FnMut() -> i32>(
+    child: &mut F,
+    top: *mut u8,
+    sharing: &AtomicI32,
+) -> io::Result<i32> {
+    let flags = libc::CLONE_PARENT_SETTID | libc::CLONE_CHILD_CLEARTID | ALL;
+    // SAFETY: as above.
+    unsafe { clone_sharing(child, top, flags, sharing.as_ptr()) }
 }
 
 /// # Safety
-/// `top` is the end of memory that nobody else uses while the child does.
-unsafe fn clone_sharing<F: FnMut() -> i32>(child: &mut F, top: *mut u8) -> io::Result<i32> {
-    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
-    // SAFETY: the child runs on its own stack while this thread, the only one, is suspended.
-    let pid = unsafe { libc::clone(call::<F>, top.cast(), flags, (&raw mut *child).cast()) };
+/// `top` is the end of memory that nobody else uses while the child does, and `pid` is null or that of
+/// a number that lives as long; without CLONE_VFORK, nobody touches what `child` refers to meanwhile.
+unsafe fn clone_sharing<F: FnMut() -> i32>(
+    child: &mut F,
+    top: *mut u8,
+    flags: i32,
+    pid: *mut i32,
+) -> io::Result<i32> {
+    let flags = flags | libc::CLONE_VM | libc::SIGCHLD;
+    let child = (&raw mut *child).cast();
+    let no_tls = std::ptr::null_mut::<libc::c_void>();
+    // SAFETY: the child runs on its own stack, and the caller answers for what it refers to.
+    let pid = unsafe { libc::clone(call::<F>, top.cast(), flags, child, pid, no_tls, pid) };
     if pid < 0 {
         Err(io::Error::last_os_error())
     } else {
@@ -128,24 +152,6 @@ pub fn exit_now(code: i32) -> ! {
 pub fn give_way() {
     // SAFETY: takes nothing.
     unsafe { libc::sched_yield() };
-}
-
-/// Waits until `parent`, which is about to end, has ended: whoever walks down from its own parent does not
-/// find us any more. One that is stopped in between is not waited for beyond a second.
-pub fn outlive(parent: i32) {
-    let gone = || super::session::parent_pid() != parent;
-    if (0..100).any(|_| {
-        give_way();
-        gone()
-    }) {
-        return;
-    }
-    for _ in 0..1000 {
-        if gone() {
-            return;
-        }
-        drop(super::fds::wait_readable(&[], 1));
-    }
 }
 
 /// A program image ready to be exec'd: everything that allocates is done before the fork.

@@ -1,5 +1,6 @@
 //! Sessions, process groups, the controlling terminal, the subreaper bit, the process title.
 
+use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
@@ -122,6 +123,12 @@ pub fn become_subreaper() -> io::Result<()> {
     Ok(())
 }
 
+/// The name of this process, cut after 15 bytes. Async-signal-safe.
+pub fn child_set_name(name: &CStr) {
+    // SAFETY: PR_SET_NAME reads at most 16 bytes of a live C string.
+    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr(), 0, 0, 0) };
+}
+
 static ARGUMENTS: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
 static ARGUMENTS_LENGTH: AtomicUsize = AtomicUsize::new(0);
 
@@ -151,11 +158,9 @@ pub unsafe fn remember_arguments(argc: i32, argv: *const *const std::ffi::c_char
 
 /// Replaces what `ps` and `pkill -f` see of this process. A supervisor must not carry the command's
 /// text: an agent that cleans up with `pkill -f 'npm run dev'` means the server, not its supervisor.
-pub fn set_title(title: &str) {
-    if let Ok(name) = std::ffi::CString::new(title) {
-        // SAFETY: PR_SET_NAME reads at most 16 bytes of a live C string.
-        unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr(), 0, 0, 0) };
-    }
+pub fn set_title(title: &CStr) {
+    child_set_name(title);
+    let title = title.to_bytes();
     let start = ARGUMENTS.swap(std::ptr::null_mut(), Ordering::Relaxed);
     let length = ARGUMENTS_LENGTH.load(Ordering::Relaxed);
     if start.is_null() {

@@ -4,6 +4,8 @@
 mod details;
 /// `$!`, `wait`, `kill %1`, traps: as native, also where the text was rewritten.
 mod native;
+/// One record per job and no more.
+mod once;
 /// Order, files, descriptors.
 mod order;
 /// The supervisor itself is killed.

@@ -1,0 +1,92 @@
+//! One record per job and no more, whatever else came by on the way.
+
+use std::fs;
+
+use nix::sys::signal::Signal;
+
+use super::Stage;
+use crate::support::{
+    Status, holds_within, job_records, parent_of, real, signal, stands_in, wait_until,
+};
+
+/// A daemon's own parent is left to us only when the daemon has ended, been recorded and forgotten.
+const LATE: &str = "
+import os, sys
+child = os.fork()
+if child == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.execv(sys.argv[2], sys.argv[2:])
+    os._exit(0)
+os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+open(sys.argv[1]).readline()
+";
+
+#[test]
+fn the_parent_of_an_ended_daemon_is_none() {
+    if !stands_in() {
+        return;
+    }
+    let stage = Stage::new();
+    fs::write(stage.sandbox.work().join("late.py"), LATE).unwrap();
+    let end = stage.sandbox.gate();
+    let python = real("python3");
+    let text = format!(
+        "{} late.py {} {}; true",
+        python.display(),
+        end.path(),
+        stage.worker
+    );
+    let running = stage.sandbox.call("bash").c(text).start();
+    stage.workers(1);
+    stage.gate.release(1);
+    wait_until("the daemon has its record", || {
+        !job_records(&stage.sandbox).is_empty()
+    });
+    end.release(1);
+    let (ended, _) = running.returned();
+    assert_eq!(ended.status, Status::Exited(0), "{ended:?}");
+    stage.sandbox.assert_no_survivors();
+    let found = job_records(&stage.sandbox);
+    assert_eq!(found.len(), 1, "{found:#?}");
+}
+
+/// What is left of the only job of a text is not that job once more, though it looks like the helper that
+/// registers one.
+#[test]
+fn the_rest_of_a_job_is_not_the_job_again() {
+    if !stands_in() {
+        return;
+    }
+    let stage = Stage::new();
+    let helper = format!("{}\n", stage.worker);
+    fs::write(stage.sandbox.work().join("@agent-sh-adopt"), helper).unwrap();
+    let hold = stage.sandbox.gate();
+    let text = format!(
+        "{{ sh @agent-sh-adopt; true; }} & read -r x < {}",
+        hold.path()
+    );
+    let running = stage.sandbox.call("bash").c(text).start();
+    let worker = stage.workers(1)[0];
+    let script = parent_of(worker.pid).unwrap();
+    signal(parent_of(script).unwrap(), Signal::SIGKILL);
+    hold.release(1);
+    let (ended, _) = running.returned();
+    assert!(ended.succeeded(), "{ended:?}");
+    stage.gate.release(1);
+    let both = holds_within(crate::support::DEADLINE, || {
+        job_records(&stage.sandbox).len() == 2
+    });
+    let found = job_records(&stage.sandbox);
+    assert!(both, "{found:#?}");
+    let mut ends: Vec<_> = found
+        .iter()
+        .map(|record| (record.how(), record.exit_code()))
+        .collect();
+    ends.sort();
+    assert_eq!(
+        ends,
+        [("ampersand", None), ("stray", Some(37))],
+        "{found:#?}"
+    );
+}
