@@ -320,7 +320,7 @@ fn hand_off(mut work: Work, supervise: fn(Work) -> !) -> Option<Handed> {
     signal::reset(&[libc::SIGCHLD]);
     // A supervisor that has said its last word does not hear ours; nor may a reader of stderr end us.
     signal::ignore(&[libc::SIGPIPE]);
-    let shell_pid = process::shared_number().ok()?;
+    let [shell_pid, supervisor_pid] = process::shared_numbers().ok()?;
     work.shell_pid = Some(shell_pid);
     let affinity = Affinity::pin();
     work.affinity = affinity.clone();
@@ -349,7 +349,7 @@ fn hand_off(mut work: Work, supervise: fn(Work) -> !) -> Option<Handed> {
         signal::block(terminal::STOPS);
     }
     for _ in 0..FORK_TRIES {
-        let Ok(supervisor) = detach::spawn(prepare, &mut supervisor) else {
+        let Ok(supervisor) = detach::spawn(prepare, &mut supervisor, supervisor_pid) else {
             drop(fds::wait_readable(&[], FORK_PAUSE_MS));
             continue;
         };

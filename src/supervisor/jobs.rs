@@ -56,8 +56,8 @@ pub(super) struct Job {
     pub(super) pid: i32,
     pub(super) starttime: u64,
     pub(super) text: Vec<u8>,
-    /// `Some` iff it was a stray: the session in which it was found.
-    pub(super) left_in: Option<i32>,
+    /// `Some` iff it was a stray that its session's leader had left: who that was.
+    pub(super) heir_of: Option<i32>,
     /// The record in the making; `None` when nothing can be stored.
     pub(super) live: Option<LiveJob>,
     pub(super) pidfd: Option<OwnedFd>,
@@ -294,7 +294,7 @@ impl Supervisor {
             pid,
             starttime: published.or_else(|| proc::starttime(pid)).unwrap_or(0),
             text,
-            left_in: None,
+            heir_of: None,
             live,
             pidfd,
             output: None,

@@ -98,18 +98,20 @@ impl Supervisor {
         };
         let left = dead.sid != self.shell.session && dead.sid != session::own_session();
         let bystander = self.bystanders.contains(&pid);
-        // The heir may have become a job, or ended too, by the time we look.
+        // The heir may have become a job, or ended too, by the time we look; or it has ended and been
+        // recorded long since, and whoever forked both left this one to us only now. One that does not
+        // lead the session hands over at once, or is a daemon itself, beside another.
+        let leads = dead.sid == pid;
         let handed_over = || {
-            let inherits = |sid, starttime| sid == dead.sid && starttime >= dead.starttime;
             let children = proc::own_children().into_iter();
             let mut recorded = self.jobs.iter();
-            recorded.any(|job| job.left_in.is_some_and(|sid| inherits(sid, job.starttime)))
-                || children
-                    .filter_map(proc::stat)
-                    .any(|heir| heir.pid != pid && inherits(heir.sid, heir.starttime))
+            leads && recorded.any(|job| job.heir_of == Some(pid))
+                || (leads || self.is_unsettled(pid))
+                    && children.filter_map(proc::stat).any(|heir| {
+                        heir.pid != pid && heir.sid == dead.sid && heir.starttime >= dead.starttime
+                    })
         };
-        let name = self.ourselves.file_name().unwrap_or_default().as_bytes();
-        let launcher = !left && dead.comm() == &name[..name.len().min(proc::NAME_LENGTH)];
+        let launcher = !left && dead.comm().starts_with(invocation::OWN_NAME.as_bytes());
         (left || bystander) && !launcher && !handed_over()
     }
 
@@ -135,7 +137,7 @@ impl Supervisor {
         };
         if let Some(live) = live {
             let mut job = self.new_job(pid, text.into_bytes(), Some(live));
-            job.left_in = proc::stat(pid).map(|stat| stat.sid);
+            job.heir_of = dead_leader(pid);
             self.jobs.push(job);
             self.finish(self.jobs.len() - 1, status, Some(usage), "waitid");
         }
@@ -198,7 +200,7 @@ impl Supervisor {
         let live = self.ledger.publish(&start);
         let index = self.jobs.len();
         let mut job = self.new_job(pid, text.into_bytes(), live);
-        job.left_in = proc::stat(pid).map(|stat| stat.sid);
+        job.heir_of = dead_leader(pid);
         job.redirected_to = redirected_to;
         if let Some(from) = inherited {
             job.output = self.jobs[from].output.take();
@@ -278,6 +280,13 @@ impl Supervisor {
     }
 }
 
+/// The leader of a stray's session, if it has ended: a daemon's parent, which handed over to it.
+fn dead_leader(pid: i32) -> Option<i32> {
+    let leader = proc::stat(pid)?.sid;
+    let lives = leader == pid || proc::stat(leader).is_some_and(|stat| !stat.is_dead());
+    (!lives).then_some(leader)
+}
+
 fn is_launcher(words: &[std::ffi::OsString]) -> bool {
     let second = words.get(1);
     second.is_some_and(|word| word == invocation::LAUNCH || word == invocation::ADOPT)
@@ -292,5 +301,5 @@ pub(super) fn is_supervisor(pid: i32) -> bool {
 fn is_supervisor_name(name: &[u8]) -> bool {
     let titles = [handoff::SUPERVISOR_TITLE, crate::notify::deliver::TITLE];
     let mut titles = titles.iter().map(|title| title.to_bytes());
-    name.len() == proc::NAME_LENGTH && titles.any(|title| title.starts_with(name))
+    name.len() == 15 && titles.any(|title| title.starts_with(name))
 }

@@ -13,9 +13,10 @@
 //! Middle and starter share our memory and all else that can be shared, and last for a few system
 //! calls; only the process itself is a copy. We go on when both have let go.
 //!
-//! Any of them may be killed at any moment. The kernel writes the pids that matter to our memory as
-//! part of the clone, so we always know whether the process exists: work must never be done twice
-//! because its starter was killed at the wrong time.
+//! Any of them may be killed at any moment. The kernel writes the new pid to our memory as part of the
+//! clone, so we always know whether the process exists: work must never be done twice because its
+//! starter was killed at the wrong time. Until the starter is gone we touch nothing: what is copied
+//! is our heap as we left it.
 
 use std::cell::Cell;
 use std::io;
@@ -46,16 +47,23 @@ impl Detached {
 
 /// Runs `child`, which does not come back, in a copy of this process whose parent is init (or the
 /// nearest subreaper above us). The session, group and name that it is born with are what the middle
-/// process takes on in `prepare`. The caller is single-threaded.
-pub fn spawn(prepare: impl Fn(), child: &mut impl FnMut()) -> io::Result<Detached> {
+/// process takes on in `prepare`. `started` gets its pid; it is 0 and of the kind that copies share, so
+/// that writing it needs no new page. The caller is single-threaded.
+pub fn spawn(
+    prepare: impl Fn(),
+    child: &mut impl FnMut(),
+    started: &AtomicI32,
+) -> io::Result<Detached> {
     let stack = Stack::new()?;
-    // The starter's pid while it shares our memory; the kernel zeroes it when it no longer does.
+    // The page is there from now on.
+    started.store(0, Ordering::Release);
+    // The starter's pid while it shares our memory.
     let sharing = AtomicI32::new(0);
-    let started = AtomicI32::new(0);
     let (middle_pid, starter_pid) = (Cell::new(0), Cell::new(0));
     let mut start = || {
+        process::child_tell_end(&sharing);
         if child_outlive(middle_pid.get()) {
-            child_start(child, &started);
+            child_start(child, started);
         }
         0
     };
@@ -134,7 +142,8 @@ fn child_outlive(parent: i32) -> bool {
 /// Forks beside this process, not below it; `child` goes on in the copy.
 fn child_start(child: &mut impl FnMut(), started: &AtomicI32) {
     let starter = session::pid();
-    // Some kernels that are not Linux itself (gVisor) know no such flag: a child of the starter then.
+    // Kernels that are not Linux itself may refuse the flag, or do without it (gVisor): then it is a
+    // child of the starter, and waits for its end.
     let forked = process::child_fork_noted(libc::CLONE_PARENT, started)
         .or_else(|_| process::child_fork_noted(0, started));
     if matches!(forked, Ok(Forked::Child)) {
@@ -143,35 +152,52 @@ fn child_start(child: &mut impl FnMut(), started: &AtomicI32) {
     }
 }
 
-/// Waits until the kernel has zeroed `word`, which holds a pid until that process ends.
+/// How long we sleep before we look whether the starter ended without a word.
+const PATIENCE: libc::timespec = libc::timespec {
+    tv_sec: 0,
+    tv_nsec: 200_000_000,
+};
+
+/// Waits until the kernel has zeroed `word`, or the process is gone whose pid it holds: killed in its
+/// first moments, or with a core dump, it leaves the word as it is.
 fn wait_for_zero(word: &AtomicI32) {
     loop {
         let pid = word.load(Ordering::Acquire);
         if pid == 0 {
             return;
         }
-        let second = libc::timespec {
-            tv_sec: 1,
-            tv_nsec: 0,
-        };
+        let (address, patience) = (word.as_ptr(), PATIENCE);
+        let patience = &raw const patience;
         // Not a private futex: the kernel's own wake-up is not one. Why the call comes back does not
-        // matter (and `errno` is shared with the starter).
+        // matter.
         // SAFETY: a live number and a live time.
-        unsafe {
-            libc::syscall(
-                libc::SYS_futex,
-                word.as_ptr(),
-                libc::FUTEX_WAIT,
-                pid,
-                &raw const second,
-            )
-        };
-        // One that dies with a core dump leaves the word as it is.
-        // SAFETY: plain numbers; signal 0 only asks.
-        if word.load(Ordering::Acquire) == pid && unsafe { libc::kill(pid, 0) } != 0 {
+        unsafe { libc::syscall(libc::SYS_futex, address, libc::FUTEX_WAIT, pid, patience) };
+        if word.load(Ordering::Acquire) == pid && is_gone(pid) {
             return;
         }
     }
+}
+
+/// Whether a process has ended, reaped or not; when in doubt it has not. Allocates nothing. (`errno` is
+/// shared with the starter, whose own calls never set it to ESRCH.)
+fn is_gone(pid: i32) -> bool {
+    let nobody = || io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH);
+    // SAFETY: plain numbers.
+    let pidfd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    if pidfd < 0 {
+        // SAFETY: plain numbers; signal 0 only asks.
+        return nobody() || unsafe { libc::kill(pid, 0) } != 0 && nobody();
+    }
+    let mut poll = libc::pollfd {
+        fd: i32::try_from(pidfd).unwrap_or(-1),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: one live entry.
+    let ended = unsafe { libc::poll(&raw mut poll, 1, 0) } == 1;
+    // SAFETY: ours, and not used again.
+    unsafe { libc::close(poll.fd) };
+    ended
 }
 
 #[cfg(test)]
@@ -188,8 +214,9 @@ mod tests {
             process::child_write(fd, &session::parent_pid().to_le_bytes());
             process::exit_now(0);
         };
+        let [started, _] = process::shared_numbers().unwrap();
         for _ in 0..100 {
-            let detached = spawn(|| (), &mut child).unwrap();
+            let detached = spawn(|| (), &mut child, started).unwrap();
             let mut parent = [0; 4];
             assert_eq!(nix::unistd::read(&from, &mut parent).unwrap(), 4);
             let parent = i32::from_le_bytes(parent);
@@ -209,9 +236,44 @@ mod tests {
             process::exit_now(0);
         };
         // The middle process ends before it has started anybody.
-        let result = spawn(|| process::exit_now(1), &mut child);
+        let [started, _] = process::shared_numbers().unwrap();
+        let result = spawn(|| process::exit_now(1), &mut child, started);
         assert!(result.is_err());
         drop(to);
         assert_eq!(nix::unistd::read(&from, &mut [0; 4]).unwrap(), 0);
+    }
+
+    #[test]
+    fn forked_beside_it_was_never_below() {
+        let (from, to) = fds::pipe().unwrap();
+        let fd = to.as_raw_fd();
+        let (creator, sibling) = (AtomicI32::new(0), AtomicI32::new(0));
+        let pid = process::spawn_sharing(&mut || {
+            creator.store(session::pid(), Ordering::Release);
+            if let Ok(Forked::Child) = process::child_fork_noted(libc::CLONE_PARENT, &sibling) {
+                process::child_write(fd, &session::parent_pid().to_le_bytes());
+                process::exit_now(0);
+            }
+            // The creator lives until its sibling has spoken.
+            drop(fds::wait_readable(&[from.as_raw_fd()], -1));
+            0
+        });
+        let mut parent = [0; 4];
+        assert_eq!(nix::unistd::read(&from, &mut parent).unwrap(), 4);
+        assert_eq!(i32::from_le_bytes(parent), session::pid());
+        assert_ne!(creator.into_inner(), session::pid());
+        for pid in [pid.unwrap(), sibling.into_inner()] {
+            assert_eq!(process::wait_for(pid), Some(0));
+        }
+    }
+
+    #[test]
+    fn one_that_ended_without_a_word_is_not_waited_for() {
+        let pid = process::spawn_sharing(&mut || 0).unwrap();
+        // A zombie first, then nobody.
+        wait_for_zero(&AtomicI32::new(pid));
+        process::wait_for(pid);
+        wait_for_zero(&AtomicI32::new(pid));
+        assert!(!is_gone(session::pid()));
     }
 }

@@ -16,9 +16,6 @@ use nix::sys::stat::Mode;
 
 pub use pidfd::{pidfd_exit_status, pidfd_open, pidfd_open_checked, pidfd_send_signal, pidfd_wait};
 
-/// How much of a program's name the kernel keeps.
-pub const NAME_LENGTH: usize = 15;
-
 /// The lines of `/proc/PID/stat` that matter here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
@@ -37,7 +34,7 @@ pub struct Stat {
 }
 
 impl Stat {
-    /// The name of the program, cut after [`NAME_LENGTH`] bytes.
+    /// The name of the program, at most 15 bytes.
     #[must_use]
     pub fn comm(&self) -> &[u8] {
         let end = self.name.iter().position(|&byte| byte == 0);
@@ -269,7 +266,7 @@ pub fn tree_in(table: &[Stat], root: i32) -> Vec<Stat> {
     found
 }
 
-/// The name of the program, cut after [`NAME_LENGTH`] bytes.
+/// The name of the program, at most 15 bytes.
 #[must_use]
 pub fn comm(pid: i32) -> Option<String> {
     let name = std::fs::read(path(pid, "comm")?).ok()?;

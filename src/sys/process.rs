@@ -77,8 +77,9 @@ fn spawn_with<F: FnMut() -> i32>(child: &mut F, flags: i32) -> io::Result<i32> {
     unsafe { clone_sharing(child, top, flags | libc::CLONE_VFORK, std::ptr::null_mut()) }
 }
 
-/// Starts `child` as [`spawn_sharing_all`] does, without waiting for it. Its pid is in `sharing` for as
-/// long as it shares our memory: written before it runs, zeroed (and waiters woken) when it has let go.
+/// Starts `child` as [`spawn_sharing_all`] does, without waiting for it. Its pid is in `sharing` before
+/// it runs. Once it has called [`child_tell_end`], that is zeroed, and waiters are woken, when it has let
+/// go of our memory.
 ///
 /// # Safety
 /// `top` is the end of memory that nobody else uses while the child does; nobody touches what `child`
@@ -88,9 +89,22 @@ pub(super) unsafe fn clone_noted<F: FnMut() -> i32>(
     top: *mut u8,
     sharing: &AtomicI32,
 ) -> io::Result<i32> {
-    let flags = libc::CLONE_PARENT_SETTID | libc::CLONE_CHILD_CLEARTID | ALL;
     // SAFETY: as above.
-    unsafe { clone_sharing(child, top, flags, sharing.as_ptr()) }
+    unsafe {
+        clone_sharing(
+            child,
+            top,
+            libc::CLONE_PARENT_SETTID | ALL,
+            sharing.as_ptr(),
+        )
+    }
+}
+
+/// Has the kernel zero `sharing` when this process ends, however that comes about. (The flag that does so
+/// from birth is refused by some C libraries.)
+pub(super) fn child_tell_end(sharing: &AtomicI32) {
+    // SAFETY: a live number, which whoever reads it keeps as long as we may write to it.
+    unsafe { libc::syscall(libc::SYS_set_tid_address, sharing.as_ptr()) };
 }
 
 /// # Safety
@@ -104,9 +118,8 @@ unsafe fn clone_sharing<F: FnMut() -> i32>(
 ) -> io::Result<i32> {
     let flags = flags | libc::CLONE_VM | libc::SIGCHLD;
     let child = (&raw mut *child).cast();
-    let no_tls = std::ptr::null_mut::<libc::c_void>();
     // SAFETY: the child runs on its own stack, and the caller answers for what it refers to.
-    let pid = unsafe { libc::clone(call::<F>, top.cast(), flags, child, pid, no_tls, pid) };
+    let pid = unsafe { libc::clone(call::<F>, top.cast(), flags, child, pid) };
     if pid < 0 {
         Err(io::Error::last_os_error())
     } else {
@@ -114,19 +127,19 @@ unsafe fn clone_sharing<F: FnMut() -> i32>(
     }
 }
 
-/// A number that this process shares with those that it forks from here on, 0 at first: telling a
-/// process something it may need to know one day, without waking it. It is there as long as they are.
-pub fn shared_number() -> io::Result<&'static AtomicI32> {
+/// Numbers that this process shares with those that it forks from here on, 0 at first: telling a
+/// process something it may need to know one day, without waking it. They are there as long as it is.
+pub fn shared_numbers() -> io::Result<&'static [AtomicI32; 2]> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
-    let size = size_of::<AtomicI32>();
+    let size = size_of::<[AtomicI32; 2]>();
     // SAFETY: a new anonymous mapping touches nothing that exists.
     let memory = unsafe { libc::mmap(std::ptr::null_mut(), size, protection, flags, -1, 0) };
     if memory == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: zeroed, aligned to a page, never unmapped, and only used as an atomic number.
-    Ok(unsafe { AtomicI32::from_ptr(memory.cast()) })
+    // SAFETY: zeroed, aligned to a page, never unmapped, and only used as atomic numbers.
+    Ok(unsafe { &*memory.cast() })
 }
 
 /// The path by which this process was exec'd, as the kernel noted it (AT_EXECFN); needs no `/proc`.

@@ -1,12 +1,13 @@
 //! One record per job and no more, whatever else came by on the way.
 
 use std::fs;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
 use super::Stage;
 use crate::support::{
-    Status, holds_within, job_records, parent_of, real, signal, stands_in, wait_until,
+    Status, job_records, parent_of, ps_json, real, signal, stands_in, wait_for_records, wait_until,
 };
 
 /// A daemon's own parent is left to us only when the daemon has ended, been recorded and forgotten.
@@ -73,12 +74,13 @@ fn the_rest_of_a_job_is_not_the_job_again() {
     hold.release(1);
     let (ended, _) = running.returned();
     assert!(ended.succeeded(), "{ended:?}");
-    stage.gate.release(1);
-    let both = holds_within(crate::support::DEADLINE, || {
-        job_records(&stage.sandbox).len() == 2
+    // Left alone for a while, it becomes a job of its own.
+    let runs = |job: &serde_json::Value| job["state"] == "running";
+    wait_until("the rest is a job", || {
+        ps_json(&stage.sandbox).iter().any(runs)
     });
-    let found = job_records(&stage.sandbox);
-    assert!(both, "{found:#?}");
+    stage.gate.release(1);
+    let found = wait_for_records(&stage.sandbox, 2);
     let mut ends: Vec<_> = found
         .iter()
         .map(|record| (record.how(), record.exit_code()))
@@ -89,4 +91,51 @@ fn the_rest_of_a_job_is_not_the_job_again() {
         [("ampersand", None), ("stray", Some(37))],
         "{found:#?}"
     );
+}
+
+/// Two in one session that a third had started: each of them meant to stay.
+const TWO: &str = "
+import os, sys
+if os.fork() == 0:
+    os.setsid()
+    for number in range(2):
+        if os.fork() == 0:
+            while os.getppid() == os.getsid(0):
+                os.sched_yield()
+            os.execv(sys.argv[1], sys.argv[1:])
+    os._exit(0)
+";
+
+#[test]
+fn two_daemons_of_one_session_have_one_each() {
+    if !stands_in() {
+        return;
+    }
+    let stage = Stage::new();
+    fs::write(stage.sandbox.work().join("two.py"), TWO).unwrap();
+    let hold = stage.sandbox.gate();
+    let python = real("python3");
+    let text = format!(
+        "{} two.py {}; read -r x < {}",
+        python.display(),
+        stage.worker,
+        hold.path()
+    );
+    let running = stage.sandbox.call("bash").c(text).start();
+    stage.workers(2);
+    // Long enough to be told from one that hands over to another.
+    let since = Instant::now();
+    wait_until("they have lived for a while", || {
+        since.elapsed() > Duration::from_millis(300)
+    });
+    for count in 1..=2 {
+        stage.gate.release(1);
+        wait_until("one more record", || {
+            job_records(&stage.sandbox).len() == count
+        });
+    }
+    hold.release(1);
+    let (ended, _) = running.returned();
+    assert!(ended.succeeded(), "{ended:?}");
+    wait_for_records(&stage.sandbox, 2);
 }
