@@ -50,6 +50,7 @@ impl Supervisor {
         if self.phase != Phase::Foreground {
             // The shell has ended and its last output, or a job, holds the front: it may go.
             if !matches!(signal, libc::SIGUSR1 | libc::SIGUSR2) {
+                self.bystanders = self.strays(true);
                 self.adopt_strays();
                 self.say_announcement();
                 self.finish_call(signal);

@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
-use super::Stage;
+use super::{FORMS, Stage};
 use crate::support::{
-    Status, job_records, parent_of, ps_json, real, signal, stands_in, wait_for_records, wait_until,
+    Identity, Status, job_records, parent_of, ps_json, real, signal, stands_in, tree,
+    wait_for_records, wait_until,
 };
 
 /// A daemon's own parent is left to us only when the daemon has ended, been recorded and forgotten.
@@ -91,6 +92,42 @@ fn the_rest_of_a_job_is_not_the_job_again() {
         [("ampersand", None), ("stray", Some(37))],
         "{found:#?}"
     );
+}
+
+/// The shell, a stray and a signal for the call: the supervisor hears of all three at once, and the
+/// stray, though it has ended by then, was there when the call was cut short.
+#[test]
+fn a_stray_that_ends_while_the_call_is_cut_short_has_one() {
+    if !stands_in() {
+        return;
+    }
+    let stage = Stage::new();
+    let hold = stage.sandbox.gate();
+    let form = FORMS.iter().find(|form| form.name == "python").unwrap();
+    let text = format!("{}\nread -r x < {}", stage.text(form), hold.path());
+    let running = stage.sandbox.call("bash").c(text).start();
+    let worker = stage.workers(1)[0];
+    let supervisor = parent_of(worker.pid).unwrap();
+    let shell = tree(supervisor)
+        .into_iter()
+        .find(|&pid| pid != supervisor && pid != worker.pid)
+        .and_then(Identity::of)
+        .unwrap();
+    signal(supervisor, Signal::SIGSTOP);
+    hold.release(1);
+    stage.gate.release(1);
+    wait_until("both have ended", || !shell.lives() && !worker.lives());
+    signal(running.pid(), Signal::SIGTERM);
+    wait_until("the front has passed it on", || {
+        let status = fs::read_to_string(format!("/proc/{}/status", running.pid())).unwrap();
+        let says = |line: &str| status.lines().any(|found| found == line);
+        says("ShdPnd:\t0000000000000000") && says("State:\tS (sleeping)")
+    });
+    signal(supervisor, Signal::SIGCONT);
+    let (ended, _) = running.returned();
+    assert_eq!(ended.status, Status::Signaled(15), "{ended:?}");
+    let found = wait_for_records(&stage.sandbox, 1);
+    assert_eq!((found[0].how(), found[0].exit_code()), ("stray", Some(37)));
 }
 
 /// Two in one session that a third had started: each of them meant to stay.
