@@ -201,7 +201,8 @@ impl Supervisor {
             let how = How::from_word(&request.how).unwrap_or(How::Ampersand);
             // It is here, or one of several: nobody else is to be taken for it.
             self.lone = None;
-            self.add_registered(request, how, &mut answer);
+            let mirrors = self.own_streams(request.pid);
+            self.add_registered(request, how, mirrors, &mut answer);
         }
         if let Some(pipe) = open_answer(request.answer_pid, request.answer_fd) {
             drop(std::fs::File::from(pipe).write_all(&answer.encode()));
@@ -215,6 +216,12 @@ impl Supervisor {
         if self.lone.is_none() || !self.is_about_to_register(*pid) {
             return false;
         }
+        // The shell's copy sends a stream elsewhere for some of its steps: what leads elsewhere now need
+        // not do so when the job runs, and only the launcher can tell.
+        let mirrors = self.own_streams(*pid);
+        if mirrors.iter().any(Option::is_none) {
+            return false;
+        }
         let Some((how, text)) = self.lone.take() else {
             return false;
         };
@@ -226,15 +233,20 @@ impl Supervisor {
             text,
         };
         let mut answer = Registered::default();
-        self.add_registered(&request, how, &mut answer);
+        self.add_registered(&request, how, mirrors, &mut answer);
         if let Some(job) = self.jobs.last_mut() {
             job.expected = Some(answer);
         }
         true
     }
 
-    fn add_registered(&mut self, request: &Register, how: How, answer: &mut Registered) {
-        let mirrors = [1, 2].map(|fd| self.own_stream(request.pid, fd));
+    fn add_registered(
+        &mut self,
+        request: &Register,
+        how: How,
+        mirrors: [Option<Mirror>; 2],
+        answer: &mut Registered,
+    ) {
         let mut degraded = Vec::new();
         let output = if mirrors.iter().any(Option::is_some) {
             self.spare_output
@@ -330,6 +342,10 @@ impl Supervisor {
         job.mirror = mirror;
         job.listen(&self.epoll, true);
         self.jobs.push(job);
+    }
+
+    fn own_streams(&self, pid: i32) -> [Option<Mirror>; 2] {
+        [1, 2].map(|fd| self.own_stream(pid, fd))
     }
 
     /// Which of our streams the process still has at `fd`: the call's own, or the parent job's.

@@ -15,7 +15,7 @@ mod survival;
 
 use std::fs;
 
-use crate::support::{Gate, Identity, Sandbox, real, wait_until};
+use crate::support::{Call, Gate, Identity, Sandbox, real, wait_until};
 
 /// A program that says so, leaves a mark when it runs, waits at a gate, speaks again and exits with 37.
 const WORKER: &str = "#!/bin/sh
@@ -118,6 +118,19 @@ impl Stage {
         form.text
             .replace("{worker}", &self.worker)
             .replace("{python}", real("python3").to_str().unwrap())
+    }
+
+    /// A call of bash in which, for all of its processes, a system call takes longer (`exit:delay_enter=…`
+    /// microseconds): what is a moment elsewhere can be looked at. It returns when the last of them has ended.
+    fn slowed(&self, what: &str, text: &str) -> Call<'_> {
+        let (calls, _) = what.split_once(':').unwrap();
+        self.sandbox
+            .real_call("strace")
+            .args(["-f", "-qq", "-o/dev/null"])
+            .arg(format!("-etrace={calls}"))
+            .arg(format!("-einject={what}"))
+            .arg(self.sandbox.link("bash"))
+            .c(text)
     }
 
     /// The workers that have left their mark, alive or not.

@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::Stage;
-use crate::support::{in_parallel, ps_json, stands_in, wait_for_records, wait_until};
+use crate::support::{Streams, in_parallel, ps_json, stands_in, wait_for_records, wait_until};
 
 /// Jobs come to register in any order; they are announced and listed as they were started.
 #[test]
@@ -39,6 +39,28 @@ fn jobs_are_listed_as_they_started() {
         assert!(last.contains(" 8\""), "{last}");
         stage.gate.release(8);
         wait_for_records(&stage.sandbox, 8);
+    });
+}
+
+/// On its way to a job the shell's copy sends its streams elsewhere for a step or two, and stays there for
+/// a while here, when the call is about to return.
+#[test]
+fn a_copy_of_the_shell_is_not_taken_at_its_word() {
+    if !stands_in() {
+        return;
+    }
+    let streams = [Streams::Truncated, Streams::Screen, Streams::Pipe];
+    in_parallel(&streams.repeat(3), |_, _, &streams| {
+        let stage = Stage::new();
+        let text = format!("{} &", stage.worker);
+        let call = stage.slowed("?dup2,?dup3:delay_exit=50000", &text);
+        let running = call.streams(streams).start();
+        stage.workers(1);
+        stage.gate.release(1);
+        let job = &wait_for_records(&stage.sandbox, 1)[0].job;
+        drop(running.returned());
+        let logs = stage.sandbox.agent_sh(["logs", job]).text();
+        assert!(logs.contains("speaks"), "{streams:?}: {logs}");
     });
 }
 

@@ -255,18 +255,8 @@ fn survives_what_saw_its_start(streams: Streams) -> bool {
     let stage = Stage::new();
     let form = &FORMS[0];
     let (text, _hold) = held(&stage, form);
-    let link = stage.sandbox.link("bash");
-    let traced = stage.sandbox.real_call("strace").args([
-        "-f",
-        "-qq",
-        "-o/dev/null",
-        "-etrace=exit",
-        "-einject=exit:delay_enter=500000",
-        link.to_str().unwrap(),
-        "-c",
-        &text,
-    ]);
-    let running = traced.streams(streams).start();
+    let call = stage.slowed("exit:delay_enter=500000", &text);
+    let running = call.streams(streams).start();
     let mut seen = Vec::new();
     // The tracer, the front, and two more: the one in the middle and the one below it.
     let deep = holds_within(Duration::from_secs(1), || {
