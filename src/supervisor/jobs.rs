@@ -1,17 +1,13 @@
-//! Jobs: how they register, are adopted, write and end.
+//! Jobs: what we keep of them, and what they write.
 
-use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
 
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
 
 use super::control::Inbox;
-use super::ledger::Start;
-use super::{Phase, Supervisor, TOKEN_JOB, TOKEN_TTY};
-use crate::handoff::control::open_answer;
-use crate::handoff::{Register, Registered};
-use crate::job::How;
+use super::{Supervisor, TOKEN_JOB, TOKEN_TTY};
+use crate::handoff::Registered;
 use crate::record::{self, ExitFacts};
 use crate::settings::Capture;
 use crate::store::LiveJob;
@@ -64,7 +60,7 @@ pub(super) struct Job {
     pub(super) output: Option<Output>,
     /// `Some` iff its stdin is its terminal.
     pub(super) inbox: Option<Inbox>,
-    mirror: Option<Mirror>,
+    pub(super) mirror: Option<Mirror>,
     strip: StripEscapes,
     pub(super) redirected_to: Option<String>,
     pub(super) ended: bool,
@@ -176,125 +172,6 @@ impl Supervisor {
         jobs.any(|job| job.pid == pid && Some(job.starttime) == starttime)
     }
 
-    /// Makes a process that asks for it a job, and tells it where to write.
-    pub(super) fn register(&mut self, request: &Register) {
-        let mut answer = Registered {
-            int_ignored: self.saved.was_ignored(libc::SIGINT),
-            quit_ignored: self.saved.was_ignored(libc::SIGQUIT),
-            hangups: self.has_terminal,
-            shell: self.shell_path.to_string_lossy().into_owned(),
-            ..Registered::default()
-        };
-        let job = self.job_of(request.pid);
-        if let Some(expected) = job.and_then(|index| self.jobs[index].expected.take()) {
-            answer = Registered {
-                int_ignored: answer.int_ignored,
-                quit_ignored: answer.quit_ignored,
-                hangups: answer.hangups,
-                shell: answer.shell,
-                ..expected
-            };
-        }
-        // A helper whose subshell was killed meanwhile names us, its parent by now.
-        let known = request.pid == session::pid() || job.is_some();
-        if !known && proc::starttime(request.pid).is_some() {
-            let how = How::from_word(&request.how).unwrap_or(How::Ampersand);
-            // It is here, or one of several: nobody else is to be taken for it.
-            self.lone = None;
-            let mirrors = self.own_streams(request.pid);
-            self.add_registered(request, how, mirrors, &mut answer);
-        }
-        if let Some(pipe) = open_answer(request.answer_pid, request.answer_fd) {
-            drop(std::fs::File::from(pipe).write_all(&answer.encode()));
-        }
-    }
-
-    /// After the shell's end: the only job that the text can start is a child that has yet to become
-    /// it. Nothing about it is unknown, so the call need not wait until it registers.
-    pub(super) fn expect_lone_job(&mut self, strays: &[i32]) -> bool {
-        let [pid] = strays else { return false };
-        if self.lone.is_none() || !self.is_about_to_register(*pid) {
-            return false;
-        }
-        // The shell's copy sends a stream elsewhere for some of its steps: what leads elsewhere now need
-        // not do so when the job runs, and only the launcher can tell.
-        let mirrors = self.own_streams(*pid);
-        if mirrors.iter().any(Option::is_none) {
-            return false;
-        }
-        let Some((how, text)) = self.lone.take() else {
-            return false;
-        };
-        let request = Register {
-            how: how.word().to_owned(),
-            pid: *pid,
-            answer_pid: 0,
-            answer_fd: -1,
-            text,
-        };
-        let mut answer = Registered::default();
-        self.add_registered(&request, how, mirrors, &mut answer);
-        if let Some(job) = self.jobs.last_mut() {
-            job.expected = Some(answer);
-        }
-        true
-    }
-
-    fn add_registered(
-        &mut self,
-        request: &Register,
-        how: How,
-        mirrors: [Option<Mirror>; 2],
-        answer: &mut Registered,
-    ) {
-        let mut degraded = Vec::new();
-        let output = if mirrors.iter().any(Option::is_some) {
-            self.spare_output
-                .take()
-                .or_else(|| open_output(self.settings.capture, &mut degraded))
-        } else {
-            None
-        };
-        let tty = output.as_ref().is_some_and(|(_, _, tty)| *tty);
-        let redirected_to = match mirrors[0] {
-            Some(_) => None,
-            None => target(request.pid, 1),
-        };
-        let start = Start {
-            how,
-            pid: request.pid,
-            text: &request.text,
-            tty,
-            redirected_to: redirected_to.clone(),
-            transcript: None,
-            degraded,
-            run: None,
-            was: None,
-        };
-        let live = self.ledger.publish(&start);
-        let index = self.jobs.len();
-        let mut job = self.new_job(request.pid, request.text.clone(), live);
-        job.redirected_to = redirected_to;
-        if let Some((output, path, _)) = output.filter(|_| job.live.is_some()) {
-            answer.output = path;
-            answer.stdout = mirrors[0].is_some();
-            answer.stderr = mirrors[1].is_some();
-            answer.tty = tty;
-            job.output = Some(output);
-            job.mirror = mirrors
-                .into_iter()
-                .flatten()
-                .next()
-                .filter(|mirror| match mirror {
-                    Mirror::Sink(_) => self.phase != Phase::Released,
-                    Mirror::Job(parent) => *parent != index,
-                });
-        }
-        answer.id = job.id().map(ToString::to_string).unwrap_or_default();
-        job.listen(&self.epoll, true);
-        self.jobs.push(job);
-    }
-
     pub(super) fn new_job(&self, pid: i32, text: Vec<u8>, live: Option<LiveJob>) -> Job {
         let token = self.jobs.len() as u64;
         let pidfd = proc::pidfd_open(pid).ok();
@@ -342,37 +219,6 @@ impl Supervisor {
         job.mirror = mirror;
         job.listen(&self.epoll, true);
         self.jobs.push(job);
-    }
-
-    fn own_streams(&self, pid: i32) -> [Option<Mirror>; 2] {
-        [1, 2].map(|fd| self.own_stream(pid, fd))
-    }
-
-    /// Which of our streams the process still has at `fd`: the call's own, or the parent job's.
-    fn own_stream(&self, pid: i32, fd: i32) -> Option<Mirror> {
-        let object = fds::object_of(pid, fd)?;
-        if let Some(feed) = self
-            .feeds
-            .iter()
-            .flatten()
-            .find(|feed| feed.object == object)
-        {
-            return Some(feed.owner.map_or(Mirror::Sink(feed.sink), Mirror::Job));
-        }
-        let parent = self.jobs.iter().position(|job| {
-            job.output
-                .as_ref()
-                .is_some_and(|output| output.object == Some(object))
-        });
-        if let Some(parent) = parent {
-            return Some(Mirror::Job(parent));
-        }
-        // Handed through: only the very same open file is inheritance; opened anew it is a redirection.
-        let sink = self.sinks.iter().position(|sink| {
-            fds::object(sink.original()) == Some(object)
-                && fds::is_same_description(sink.original(), pid, fd).unwrap_or(sink.is_terminal)
-        });
-        sink.map(Mirror::Sink)
     }
 
     /// Reads a job's output once, and gives how much there was.

@@ -17,6 +17,7 @@ mod jobs;
 mod ledger;
 mod news;
 mod redirected;
+mod register;
 mod run;
 mod start;
 mod strays;
