@@ -100,7 +100,8 @@ impl Supervisor {
         let bystander = self.bystanders.contains(&pid);
         // The heir may have become a job, or ended too, by the time we look; or it has ended and been
         // recorded long since, and whoever forked both left this one to us only now. One that does not
-        // lead the session hands over at once, or is a daemon itself, beside another.
+        // lead the session hands over at once, or is a daemon itself, beside another; and never to the
+        // leader, which may be as young by the clock of `starttime`.
         let leads = dead.sid == pid;
         let handed_over = || {
             let children = proc::own_children().into_iter();
@@ -108,7 +109,8 @@ impl Supervisor {
             leads && recorded.any(|job| job.heir_of == Some(pid))
                 || (leads || self.is_unsettled(pid))
                     && children.filter_map(proc::stat).any(|heir| {
-                        heir.pid != pid && heir.sid == dead.sid && heir.starttime >= dead.starttime
+                        let other = heir.pid != pid && heir.pid != heir.sid;
+                        other && heir.sid == dead.sid && heir.starttime >= dead.starttime
                     })
         };
         let launcher = !left && dead.comm().starts_with(invocation::OWN_NAME.as_bytes());

@@ -7,7 +7,7 @@ use nix::sys::signal::Signal;
 
 use super::{FORMS, Stage};
 use crate::support::{
-    Identity, Status, job_records, parent_of, ps_json, real, signal, stands_in, tree,
+    Identity, Status, in_parallel, job_records, parent_of, ps_json, real, signal, stands_in, tree,
     wait_for_records, wait_until,
 };
 
@@ -29,6 +29,13 @@ fn the_parent_of_an_ended_daemon_is_none() {
     if !stands_in() {
         return;
     }
+    in_parallel(&[true, false].repeat(5), |_, _, &at_once| {
+        leaves_the_parent_of_a_daemon(at_once);
+    });
+}
+
+/// `at_once`: the supervisor hears of the daemon's end and of its parent's in one go.
+fn leaves_the_parent_of_a_daemon(at_once: bool) {
     let stage = Stage::new();
     fs::write(stage.sandbox.work().join("late.py"), LATE).unwrap();
     let end = stage.sandbox.gate();
@@ -40,17 +47,27 @@ fn the_parent_of_an_ended_daemon_is_none() {
         stage.worker
     );
     let running = stage.sandbox.call("bash").c(text).start();
-    stage.workers(1);
+    let worker = stage.workers(1)[0];
+    let supervisor = parent_of(worker.pid).unwrap();
+    if at_once {
+        signal(supervisor, Signal::SIGSTOP);
+    }
     stage.gate.release(1);
-    wait_until("the daemon has its record", || {
-        !job_records(&stage.sandbox).is_empty()
+    wait_until("the daemon has its record, or nobody writes one", || {
+        !worker.lives() && (at_once || !job_records(&stage.sandbox).is_empty())
     });
     end.release(1);
+    if at_once {
+        let children = || tree(supervisor).len() - 1;
+        wait_until("the shell, the daemon and its parent are left", || {
+            children() == 3
+        });
+        signal(supervisor, Signal::SIGCONT);
+    }
     let (ended, _) = running.returned();
     assert_eq!(ended.status, Status::Exited(0), "{ended:?}");
-    stage.sandbox.assert_no_survivors();
-    let found = job_records(&stage.sandbox);
-    assert_eq!(found.len(), 1, "{found:#?}");
+    let found = wait_for_records(&stage.sandbox, 1);
+    assert_eq!(found[0].exit_code(), Some(37), "{found:#?}");
 }
 
 /// What is left of the only job of a text is not that job once more, though it looks like the helper that
