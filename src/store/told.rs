@@ -4,6 +4,7 @@
 //! outside. Whoever is first claims the telling; the others find it claimed and stay silent.
 
 use std::io;
+use std::time::{Duration, Instant};
 
 use super::outbox::claim::{Held, Taken, hold};
 use super::view::JobView;
@@ -51,7 +52,24 @@ pub fn try_claim(job: &JobView) -> Result<ToldClaim, Told> {
         Ok(Err(Taken::Settled)) => Err(Told::Done),
         Ok(Err(Taken::Held)) => Err(Told::Now),
         // No marker can be made (a full disk): better later than over and over.
-        Err(_) => Err(Told::Now),
+        Err(_) => Err(Told::Not),
+    }
+}
+
+/// How long somebody who is at it may take to give the claim back, and how often we look.
+const PATIENCE: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(60);
+
+/// The same, and waits a little for somebody who holds the claim and may give it back.
+#[must_use]
+pub fn claim_patiently(job: &JobView) -> Option<ToldClaim> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match try_claim(job) {
+            Ok(claim) => return Some(claim),
+            Err(Told::Now) if Instant::now() < end => std::thread::park_timeout(PAUSE),
+            Err(_) => return None,
+        }
     }
 }
 

@@ -197,6 +197,9 @@ impl Context {
         let ours = job.launch.session.is_some() && self.session() == job.launch.session;
         let claim = if ours { store::told::claim(job) } else { None };
         say()?;
+        // Somebody who was at it meanwhile may have found no way to the agent.
+        let again = || ours.then(|| store::told::claim_patiently(job)).flatten();
+        let claim = claim.or_else(again);
         if let Some(claim) = claim {
             // A marker that cannot be written means a second notice, no failure.
             drop(claim.done());

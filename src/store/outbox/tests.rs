@@ -244,8 +244,15 @@ fn a_telling_that_failed_is_given_back() {
     assert_eq!(told::try_claim(&job).unwrap_err(), told::Told::Now);
     drop(claim);
     assert!(!told::is_told(&job) && !job.dir.join("telling").exists());
-    told::claim(&job).unwrap().done().unwrap();
+    // Whoever has told it all the same waits for somebody who found no way.
+    let claim = told::claim(&job).unwrap();
+    std::thread::scope(|scope| {
+        let patient = scope.spawn(|| told::claim_patiently(&job));
+        drop(claim);
+        patient.join().unwrap().unwrap().done().unwrap();
+    });
     assert_eq!(told::try_claim(&job).unwrap_err(), told::Told::Done);
+    assert!(told::claim_patiently(&job).is_none());
 }
 
 #[test]

@@ -9,15 +9,13 @@ use crate::error::{Error, Result};
 use crate::job::JobId;
 use crate::notice;
 use crate::notify::agent;
-use crate::store::told::{self, Told, ToldClaim};
+use crate::store::told::{self, ToldClaim};
 use crate::store::{JobView, Store, Waited};
 use crate::text;
 use crate::verbs::Context;
 
 /// How long an end waits for others, so that what ends together is told together.
 const TOGETHER: Duration = Duration::from_millis(60);
-/// How long another teller is waited for.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// Enough for a record to be read.
 const STACK: usize = 512 * 1024;
 /// At most so many ends are told in full at once.
@@ -74,7 +72,7 @@ impl Telling {
         let mut headlines = Vec::new();
         let mut jobs = Vec::new();
         for job in ended {
-            let (Some(claim), Some(record)) = (patient_claim(job), &job.record) else {
+            let (Some(claim), Some(record)) = (told::claim_patiently(job), &job.record) else {
                 continue;
             };
             claims.push(claim);
@@ -105,18 +103,6 @@ impl Telling {
     /// The agent has it. A marker that cannot be written means that it may hear of it again.
     pub(super) fn done(self) {
         self.claims.into_iter().for_each(|claim| drop(claim.done()));
-    }
-}
-
-/// Claims, or waits a little for somebody who holds the claim and may give it back.
-fn patient_claim(job: &JobView) -> Option<ToldClaim> {
-    let end = Instant::now() + PATIENCE;
-    loop {
-        match told::try_claim(job) {
-            Ok(claim) => return Some(claim),
-            Err(Told::Now) if Instant::now() < end => thread::park_timeout(TOGETHER),
-            Err(_) => return None,
-        }
     }
 }
 
