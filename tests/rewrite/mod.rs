@@ -5,8 +5,9 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use agent_sh::plan::plan;
@@ -35,7 +36,7 @@ struct Seen {
 }
 
 /// Runs a text to the end of everything it started: its pipes stay open that long.
-fn run(shell: &str, text: &[u8], dir: &Path) -> Seen {
+fn output(shell: &str, text: &[u8], dir: &Path) -> Output {
     use std::os::unix::ffi::OsStrExt;
     let output = Command::new("timeout")
         .args(["-k", "1", "20", shell])
@@ -55,6 +56,26 @@ fn run(shell: &str, text: &[u8], dir: &Path) -> Seen {
         Some(127),
         "this test needs {shell} (package {shell})"
     );
+    output
+}
+
+/// What is seen of a text in a directory of its own.
+///
+/// zsh 5.9 still handles SIGCHLD while it runs its exit handlers, on memory that it has given up by
+/// then: the real shell alone dies of SIGSEGV in 1 of 600 runs of `echo a | cat & echo b`, with all
+/// its output written. Such a run says nothing of the text and is made again; a text at which zsh
+/// always crashes is still seen to crash.
+fn run(shell: &str, text: &[u8]) -> Seen {
+    let mut attempts = 0;
+    let output = loop {
+        let place = tempfile::tempdir().unwrap();
+        let output = output(shell, text, place.path());
+        attempts += 1;
+        let crashed = shell == "zsh" && output.status.signal() == Some(libc::SIGSEGV);
+        if !crashed || attempts == 5 {
+            break output;
+        }
+    };
     let lines = |bytes: &[u8]| {
         let mut lines: Vec<String> = String::from_utf8_lossy(bytes)
             .lines()
@@ -104,10 +125,8 @@ fn rewritten_texts_do_the_same() {
                         continue;
                     };
                     rewritten.fetch_add(1, Ordering::Relaxed);
-                    let place = tempfile::tempdir().unwrap();
-                    let native = run(shell, text.as_bytes(), place.path());
-                    let place = tempfile::tempdir().unwrap();
-                    let ours = run(shell, &after, place.path());
+                    let native = run(shell, text.as_bytes());
+                    let ours = run(shell, &after);
                     if native != ours {
                         failed.lock().unwrap().push(format!(
                             "{shell}: {text}\n  native {native:?}\n  ours   {ours:?}"
