@@ -51,7 +51,8 @@ struct Foreground {
     /// What we carry ourselves of an outer job: it marks no job below us.
     outer_job: Option<Vec<u8>>,
     since: u64,
-    shell: Option<i32>,
+    /// The shell's session.
+    session: Option<i32>,
     /// Jobs that the store knows: a forked subshell carries no mark of its own.
     jobs: Vec<Who>,
     /// What had left the shell's tree before: to be a job at the end of the call. Spared like jobs.
@@ -70,7 +71,7 @@ impl Foreground {
             marker: variable(SUPERVISOR_VARIABLE, &format!("{supervisor}.")),
             outer_job: outer.map(|id| variable(JOB_VARIABLE, &id)),
             since: proc::starttime(session::pid())?,
-            shell: None,
+            session: None,
             jobs: jobs
                 .iter()
                 .map(|job| (job.launch.proc.pid, job.launch.proc.starttime))
@@ -85,9 +86,10 @@ impl Foreground {
             .copied()
             .collect();
         // Before the shell was announced there is nothing but it and what it has just forked.
-        found.shell = shell.filter(|pid| ours.iter().any(|stat| stat.pid == *pid));
+        let shell_stat = ours.iter().find(|stat| Some(stat.pid) == shell);
+        found.session = shell_stat.map(|stat| stat.sid);
         let roots: Vec<i32> = match shell {
-            Some(_) => found.shell.into_iter().collect(),
+            Some(_) => shell_stat.map(|stat| stat.pid).into_iter().collect(),
             None => ours.iter().map(|stat| stat.pid).collect(),
         };
         found.add(&table, &roots);
@@ -147,7 +149,9 @@ impl Foreground {
             .map(|who| who.0)
             .collect();
         let in_session = |stat: &&Stat| {
-            Some(stat.sid) == self.shell && !self.strays.contains(&who(stat)) && self.is_ours(stat)
+            Some(stat.sid) == self.session
+                && !self.strays.contains(&who(stat))
+                && self.is_ours(stat)
         };
         roots.extend(table.iter().filter(in_session).map(|stat| stat.pid));
         let new = self.add(&table, &roots);

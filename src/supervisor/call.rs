@@ -161,7 +161,8 @@ impl Supervisor {
                 return;
             }
             let open = self.feeds.iter().flatten().any(|feed| feed.owner.is_none());
-            let someone = self.is_blind() || !strays.is_empty();
+            // Also the last words of somebody who is ending by a signal.
+            let someone = self.is_blind() || !strays.is_empty() || self.has_living_targets();
             let holds_pipe = open && someone && self.link.is_some();
             if elapsed < DRAIN && (holds_pipe || strays.iter().any(|&pid| self.is_unsettled(pid))) {
                 return;

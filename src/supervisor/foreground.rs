@@ -7,11 +7,13 @@ use crate::sys::proc;
 use crate::sys::{clock, signal};
 
 use super::ledger::Start;
-use super::{CONSEQUENCE, DOOM, Doomed, Killing, Supervisor};
+use super::{CONSEQUENCE, DOOM, Doomed, Killing, LAUNCHING, Supervisor};
 
 impl Supervisor {
-    /// Signals the shell and everything below it that is no job.
+    /// Signals the shell and everything below it that is no job and not about to become one.
     pub(super) fn signal_foreground(&mut self, signal: i32) {
+        // Who has registered is a job, also if nobody has read it yet.
+        self.read_requests();
         if self.shell.status.is_none() {
             let targets = self.signal_tree(self.shell.pid, signal);
             if let Some(killing) = &mut self.killing {
@@ -62,6 +64,7 @@ impl Supervisor {
     /// The grace is over: KILL for whatever of the foreground is left, also where its parent has gone.
     pub(super) fn kill_foreground(&mut self) {
         self.signal_foreground(libc::SIGKILL);
+        self.signal_orphans(libc::SIGKILL);
         if let Some(killing) = &self.killing {
             self.kill_all(&killing.targets);
         }
@@ -82,8 +85,7 @@ impl Supervisor {
         }
     }
 
-    /// What was forked while the foreground was being signalled has lost its parent since and is one
-    /// of our children now: still in the shell's session, and no stray from before.
+    /// Signals what has lost its parent since the foreground was signalled.
     fn chase(&mut self) {
         let Some(killing) = &self.killing else { return };
         let died = self
@@ -95,6 +97,13 @@ impl Supervisor {
             "front-died" if killing.escalate_at.is_some() => libc::SIGTERM,
             _ => return,
         };
+        self.signal_orphans(signal);
+    }
+
+    /// What was forked while the foreground was being signalled, or seemed to become a job then, has
+    /// lost its parent since and is one of our children now: still in the shell's session, and no stray
+    /// from before.
+    fn signal_orphans(&mut self, signal: i32) {
         for pid in self.strays(false) {
             let same = proc::stat(pid).is_some_and(|stat| stat.sid == self.shell.session);
             if same && !self.bystanders.contains(&pid) {
@@ -114,6 +123,12 @@ impl Supervisor {
         })
     }
 
+    /// Whether something that was signalled as part of the foreground has yet to go.
+    pub(super) fn has_living_targets(&self) -> bool {
+        let killing = self.killing.as_ref();
+        killing.is_some_and(|killing| killing.targets.iter().any(is_alive))
+    }
+
     /// Whether `pid` was signalled as part of the foreground.
     pub(super) fn is_target(&self, pid: i32) -> bool {
         let killing = self.killing.iter().flat_map(|killing| &killing.targets);
@@ -123,8 +138,17 @@ impl Supervisor {
             .any(|&(target, starttime)| target == pid && proc::starttime(pid) == Some(starttime))
     }
 
-    /// Signals `root` and its descendants, jobs and their descendants excepted unless `root` is one.
-    /// Gives what it signalled.
+    /// Whether a signal for the foreground passes a process by, because it is about to become a job: the
+    /// text has gone past its `&`. KILL comes a second later and knows only launchers.
+    fn is_passed_by(&self, stat: &proc::Stat, signal: i32) -> bool {
+        self.on_its_way(stat.pid).is_some_and(|limit| {
+            let waits = limit == LAUNCHING || signal != libc::SIGKILL;
+            waits && proc::age(stat).is_some_and(|age| age < limit)
+        })
+    }
+
+    /// Signals `root` and its descendants, jobs and their descendants excepted unless `root` is one, and
+    /// what is about to become a job. Gives what it signalled.
     pub(super) fn signal_tree(&self, root: i32, signal: i32) -> Vec<(i32, u64)> {
         let table = proc::table();
         let mut spared: Vec<i32> = Vec::new();
@@ -145,7 +169,7 @@ impl Supervisor {
         };
         let targets: Vec<(i32, u64)> = tree
             .iter()
-            .filter(|stat| !spared.contains(&stat.pid))
+            .filter(|stat| !spared.contains(&stat.pid) && !self.is_passed_by(stat, signal))
             .map(|stat| (stat.pid, stat.starttime))
             .collect();
         for &signal in rounds {

@@ -66,7 +66,8 @@ fn begin(mut work: Work, link: &mut FrontLink) -> std::io::Result<Supervisor> {
     if session::become_subreaper().is_err() {
         degraded.push("no-subreaper".to_owned());
     }
-    let caller_session = session::own_session();
+    let own_session = session::own_session();
+    let leads_session = work.terminal.is_none() && !fds::at_terminal();
     // From here to the start of the shell everything may fail: then the front runs the shell itself.
     // Afterwards nothing may.
     let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
@@ -104,7 +105,7 @@ fn begin(mut work: Work, link: &mut FrontLink) -> std::io::Result<Supervisor> {
             pid
         }
         None => {
-            let pid = start_shell(&work, &marker, &streams, &children)?;
+            let pid = start_shell(&work, leads_session, &marker, &streams, &children)?;
             streams.pipes.clear();
             pid
         }
@@ -127,11 +128,7 @@ fn begin(mut work: Work, link: &mut FrontLink) -> std::io::Result<Supervisor> {
         address,
         shell: Shell {
             pid,
-            session: if work.terminal.is_some() {
-                caller_session
-            } else {
-                pid
-            },
+            session: if leads_session { pid } else { own_session },
             status: None,
             started,
         },
@@ -273,6 +270,7 @@ fn set_up_streams(is_run: bool) -> std::io::Result<Streams> {
 /// Starts the real shell and gives its pid once it has been exec'd.
 fn start_shell(
     work: &Work,
+    leads_session: bool,
     marker: &[Vec<u8>],
     streams: &Streams,
     children: &SignalFd,
@@ -298,7 +296,7 @@ fn start_shell(
         let image = Image::new(&work.shell, argv, extra);
         result = match &work.terminal {
             Some(terminal) => fork_at_terminal(work, children, terminal, &image, put_streams),
-            None => spawn_in_session(work, &image, put_streams),
+            None => spawn_apart(work, leads_session, &image, put_streams),
         };
         if !matches!(&result, Err(error) if error.raw_os_error() == Some(libc::E2BIG)) {
             break;
@@ -316,11 +314,24 @@ pub(super) fn child_restore(work: &Work) {
 }
 
 /// The usual case: a session of its own for the shell, by the fast way.
-fn spawn_in_session(work: &Work, image: &Image, put_streams: impl Fn()) -> std::io::Result<i32> {
+///
+/// At a terminal that is nobody's, as some harnesses give one, only a group of its own, in our session,
+/// which has no leader: bash opens its terminal, and for the leader of a session that would be the
+/// controlling one. The end of bash would then hang up the jobs that are subshells of it.
+fn spawn_apart(
+    work: &Work,
+    leads_session: bool,
+    image: &Image,
+    put_streams: impl Fn(),
+) -> std::io::Result<i32> {
     let mut failure = None;
     let supervisor = session::pid();
     let pid = process::spawn_sharing(&mut || {
-        drop(session::child_new_session());
+        if leads_session {
+            drop(session::child_new_session());
+        } else {
+            session::child_new_group();
+        }
         put_streams();
         child_restore(work);
         if let Some(affinity) = work.affinity.as_ref().filter(|_| work.has_spots) {

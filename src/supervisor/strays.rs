@@ -1,6 +1,7 @@
 //! Strays: what the kernel hands to us when its parent has gone. Which of them become jobs, which were
 //! only passing; and the foreground command that becomes a job itself.
 
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
@@ -53,22 +54,39 @@ impl Supervisor {
 
     /// Whether one of the strays has yet to register, and may still be waited for.
     pub(super) fn is_awaiting_registration(&self, strays: &[i32], elapsed: Duration) -> bool {
-        self.has_spots
-            && strays.iter().any(|&pid| {
-                let words = proc::cmdline(pid).unwrap_or_default();
-                let helper = || {
-                    let children = proc::children(pid).into_iter();
-                    children
-                        .filter_map(proc::cmdline)
-                        .any(|words| is_launcher(&words))
-                };
-                if is_launcher(&words) || helper() {
-                    elapsed < LAUNCHING
-                } else {
-                    // In the middle of an exec there are no words.
-                    elapsed < REGISTRATION && (words.is_empty() || words == self.shell_argv)
-                }
-            })
+        let limits = strays.iter().filter_map(|&pid| self.on_its_way(pid));
+        limits.max().is_some_and(|limit| elapsed < limit)
+    }
+
+    /// How long a process that is on its way to becoming a job may take for it: a launcher, or a copy
+    /// of a shell of ours that has started nothing but one. A copy with other children is a subshell
+    /// that works already, and registers no more. In the middle of an exec there are no words.
+    pub(super) fn on_its_way(&self, pid: i32) -> Option<Duration> {
+        if !self.has_spots || pid == self.shell.pid {
+            return None;
+        }
+        let words = proc::cmdline(pid).unwrap_or_default();
+        if is_launcher(&words) {
+            return Some(LAUNCHING);
+        }
+        let children = proc::children(pid);
+        if children.is_empty() {
+            return self.is_copy(&words).then_some(REGISTRATION);
+        }
+        children
+            .into_iter()
+            .filter_map(|child| self.on_its_way(child))
+            .max()
+    }
+
+    /// Whether these are the words of the shell, or of one whose text was rewritten with it. A shell of
+    /// the latter kind cannot be told from its copies: it may have become its last command meanwhile.
+    fn is_copy(&self, words: &[OsString]) -> bool {
+        let rewritten = |word: &OsString| {
+            let has = |name: &str| memchr::memmem::find(word.as_bytes(), name.as_bytes()).is_some();
+            has(invocation::LAUNCH) || has(invocation::ADOPT)
+        };
+        words.is_empty() || words == self.shell_argv || words.iter().any(rewritten)
     }
 
     /// Whether a stray was born just now: it may be on its way to becoming a daemon, or to its end.
@@ -289,7 +307,7 @@ fn dead_leader(pid: i32) -> Option<i32> {
     (!lives).then_some(leader)
 }
 
-fn is_launcher(words: &[std::ffi::OsString]) -> bool {
+fn is_launcher(words: &[OsString]) -> bool {
     let second = words.get(1);
     second.is_some_and(|word| word == invocation::LAUNCH || word == invocation::ADOPT)
 }

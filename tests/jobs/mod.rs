@@ -2,6 +2,8 @@
 
 /// A job's text, what the announcement says, what a verb shows.
 mod details;
+/// Kills in the moment of a start, terminals that are nobody's, last words.
+mod early;
 /// `$!`, `wait`, `kill %1`, traps: as native, also where the text was rewritten.
 mod native;
 /// One record per job and no more.
