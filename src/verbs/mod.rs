@@ -154,7 +154,7 @@ impl Context {
         if let Some((path, why)) = Store::refusal(&settings) {
             message::say_with_hint(
                 format!("cannot use the state directory '{}': {why}", path.display()),
-                "other places are looked at; 'agent-sh doctor' says which is used",
+                "new jobs go elsewhere, and are found there; 'agent-sh doctor' says where",
             );
         }
         Ok(Self { settings, hooks })
@@ -219,7 +219,7 @@ impl Context {
 
     /// The state directory that new things go to, made if it is missing.
     pub(crate) fn open_store(&self) -> Result<Store> {
-        Store::open(&self.settings, |name| self.env(name))
+        Store::open_writable(&self.settings, |name| self.env(name))
     }
 
     /// Where directories of jobs appear.
