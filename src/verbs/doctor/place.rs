@@ -197,20 +197,6 @@ fn shells(context: &Context) -> Vec<Finding> {
     } else {
         found.push(ok("real shells", listed.join(", ")));
     }
-    if let Some(wanted) = &context.settings.shell
-        && ourselves
-            .look_up(wanted.as_os_str(), path.as_deref())
-            .is_none()
-    {
-        found.push(warn(
-            "shell",
-            format!(
-                "'{}' cannot be run, or is agent-sh itself",
-                wanted.display()
-            ),
-            "AGENT_SH_SHELL must name a real shell; bash is used instead",
-        ));
-    }
     found
 }
 
