@@ -4,6 +4,7 @@
 //! <root>/v1/jobs/<id>/run.json      the launch, immutable; its write lock is the lease
 //!                     exit.tmp      reserved for the record
 //!                     exit.json     THE terminal record
+//!                     exit.is.*     the end, while the disk has room for a name alone
 //!                     out, out.<n>  the transcript: its head, and a ring of its newest segments
 //!                     times         when what of it was written
 //!                     kill.<n>.json wishes for its end; the first is the cause
@@ -25,6 +26,7 @@
 //! lease mean that nobody can state the end any more: whoever looks first commits `lost`, through
 //! the same rename. Readers hold no descriptor of a job between calls, so ten thousand can be listed.
 
+mod byname;
 mod clients;
 mod create;
 mod files;

@@ -195,3 +195,65 @@ fn a_state_directory_that_will_be_made() {
     assert!(ran.env("AGENT_SH_STATE", &path).run().succeeded());
     assert_eq!(ps(), 1);
 }
+
+/// A disk that its own command filled to the last byte: the end is told all the same, with true times and
+/// byte counts, and the same by every verb.
+#[test]
+fn an_end_on_a_full_disk() {
+    if !stands_in() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let mut words = vec!["--mount"];
+    if !nix::unistd::geteuid().is_root() {
+        words.push("--map-root-user");
+    }
+    let script = r#"
+        mkdir "$AGENT_SH_STATE" && mount -t tmpfs -o size=256k,mode=0700 none "$AGENT_SH_STATE" || exit 99
+        mkfifo gate
+        "$1/bash" -c 'sh -c ": > mark; read x < gate; echo 12345678; exit 7" &
+            until [ -e mark ]; do :; done; cat /dev/zero > "$AGENT_SH_STATE/fill" 2> errors; echo called' > said
+        id=$("$1/agent-sh" ps --json | sed 's/.*"id":"\([^"]*\)".*/\1/')
+        # What the supervisor left, if anything: a byte at a time.
+        until ! printf x >> "$AGENT_SH_STATE/fill" 2>> errors; do :; done
+        echo go > gate
+        "$1/agent-sh" wait "$id" 2> waited; echo $? > status
+        "$1/agent-sh" ps --json > ps
+        "$1/agent-sh" show --json "$id" > show
+        rm "$AGENT_SH_STATE/fill"
+        "$1/agent-sh" show --json "$id" > later
+    "#;
+    words.extend(["bash", "-c", script, "x"]);
+    let call = sandbox.real_call("unshare").args(words);
+    let ended = call.arg(sandbox.path("links")).run();
+    assert!(ended.succeeded(), "{ended:?}");
+    let file = |name: &str| fs::read_to_string(sandbox.path("work").join(name)).unwrap();
+    let json = |name: &str| serde_json::from_str::<Value>(&file(name)).unwrap();
+    assert_eq!(
+        (file("said"), file("status")),
+        ("called\n".to_owned(), "7\n".to_owned())
+    );
+    let (row, show, later) = (
+        &json("ps")[0],
+        &json("show")["data"],
+        &json("later")["data"],
+    );
+    assert_eq!(
+        (&row["exit_code"], &show["exit_code"]),
+        (&7.into(), &7.into())
+    );
+    assert_eq!(row["degraded"], show["degraded"], "{row:#} {show:#}");
+    assert_eq!(
+        (&row["bytes_total"], &show["output"]["bytes_total"]),
+        (&9.into(), &9.into())
+    );
+    let output = &show["output"];
+    let lost = output["bytes_total"].as_u64().unwrap() - output["bytes_kept"].as_u64().unwrap();
+    assert_eq!(output["dropped_bytes"], lost, "{output}");
+    // Who looks later, or when there is room again, does not see another end.
+    for key in ["exit_code", "ended_at", "duration_ms", "output"] {
+        assert_eq!(show[key], later[key], "{key}");
+    }
+    assert_eq!(row["ended_at"], show["ended_at"]);
+    sandbox.assert_no_survivors();
+}
