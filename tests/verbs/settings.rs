@@ -160,12 +160,14 @@ fn what_is_left_beside_a_bad_value() {
     let call = call.env("AGENT_SH_SHELL", "/no/such").run();
     assert_eq!(call.text(), "no bash\n", "{call:?}");
     let events = sandbox.path("work/events");
+    let gate = sandbox.gate();
     let sinks = format!("ftp://me:secret@host/,dir:{}", events.display());
     let call = sandbox
         .call("bash")
-        .c("sh -c 'sleep 0.2; exit 3' &")
+        .c(format!("sh -c 'read x < {}; exit 3' &", gate.path()))
         .env("AGENT_SH_NOTIFY", sinks);
     assert!(call.run().succeeded());
+    gate.release(1);
     wait_until("the end was told", || {
         fs::read_dir(&events).is_ok_and(|mut found| found.next().is_some())
     });
