@@ -23,7 +23,7 @@ pub use values::signal;
 
 use crate::job::State;
 use crate::settings;
-use values::{count, name, port, regex};
+use values::{count, name, port, regex, subscriber};
 
 const OVERVIEW: &str = "\
 A job is background work: 'cmd &', 'nohup cmd &', 'cmd & disown', 'setsid cmd &', a daemon, or 'agent-sh run'.

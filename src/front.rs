@@ -21,7 +21,6 @@ use crate::handoff::{
 };
 use crate::invocation::{Form, OWN_NAME, ShellCall};
 use crate::session::own_command;
-use crate::settings::{self, Settings};
 use crate::shell::{self, Ourselves, RealShell};
 use crate::sys::affinity::Affinity;
 use crate::sys::detach::{self, Detached};
@@ -29,7 +28,7 @@ use crate::sys::process::{self, Image};
 use crate::sys::signal::{self, SignalFd};
 use crate::sys::{fds, proc, session};
 use crate::text::quote_all;
-use crate::{message, plan, rewrite};
+use crate::{configured, message, plan, rewrite};
 
 use terminal::{Meant, Terminal};
 
@@ -55,8 +54,8 @@ const REAP_AFTER_MS: i32 = 10;
 pub fn stand_in(call: ShellCall, supervise: fn(Work) -> !) -> u8 {
     let saved = signal::Saved::now(CHANGED_SIGNALS);
     fds::fill_closed_streams();
-    let settings = read_settings();
     let ourselves = Ourselves::find();
+    let settings = configured::settings(&ourselves);
     let path = std::env::var_os("PATH");
     let real = match shell::find(&call, settings.shell.as_deref(), path.as_ref(), &ourselves) {
         Ok(real) => real,
@@ -119,8 +118,8 @@ pub fn run_job(
 ) -> Result<(u8, Vec<u8>)> {
     let saved = signal::Saved::now(CHANGED_SIGNALS);
     fds::fill_closed_streams();
-    let settings = read_settings();
     let ourselves = Ourselves::find();
+    let settings = configured::settings(&ourselves);
     let path = std::env::var_os("PATH");
     let words = argv.iter().map(|word| word.as_bytes());
     let command = if is_text {
@@ -179,14 +178,6 @@ fn program_for(name: &OsStr, cwd: Option<&Path>) -> Result<PathBuf> {
     } else {
         Err(failed(libc::EACCES))
     }
-}
-
-/// Settings from the environment and the user's file; bad ones are noted, not fatal.
-#[must_use]
-pub fn read_settings() -> Settings {
-    let env = |name: &str| std::env::var_os(name);
-    let text = settings::config_path(env).and_then(|path| std::fs::read_to_string(path).ok());
-    Settings::read(env, text.as_deref())
 }
 
 /// The real shell's argv: argv[0] as it came, or its own name when we were called by ours.

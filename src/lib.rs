@@ -18,6 +18,7 @@
 
 pub mod caller;
 pub mod cli;
+pub mod configured;
 pub mod error;
 pub mod front;
 pub mod handoff;

@@ -10,10 +10,12 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 
+mod checks;
 mod table;
 #[cfg(test)]
 mod tests;
 
+pub use checks::Checks;
 pub use table::{OWN_VARIABLES, SETTINGS, Setting, markdown};
 
 const MIB: u64 = 1 << 20;
@@ -160,10 +162,14 @@ pub fn config_path(env: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
 
 impl Settings {
     /// Reads leniently: a bad value leaves the one below it (file, then default) and is put aside.
-    pub fn read(env: impl Fn(&str) -> Option<OsString>, config_text: Option<&str>) -> Self {
+    pub fn read(
+        env: impl Fn(&str) -> Option<OsString>,
+        config_text: Option<&str>,
+        checks: Checks<'_>,
+    ) -> Self {
         let mut settings = Self::default();
         if let Some(text) = config_text {
-            settings.read_file(text);
+            settings.read_file(text, checks);
         }
         for Setting { name, variable, .. } in SETTINGS {
             // An empty variable is an unset one, as a shell's `${X:-}` has it.
@@ -171,8 +177,8 @@ impl Settings {
                 continue;
             };
             let result = match value.to_str() {
-                Some(text) => settings.set(name, &[text.to_owned()]),
-                None => settings.set_raw(name, &value),
+                Some(text) => settings.set(name, &[text.to_owned()], checks),
+                None => settings.set_raw(name, &value, checks),
             };
             match result {
                 Ok(()) => settings.note(name, Origin::Environment),
@@ -213,6 +219,11 @@ impl Settings {
     }
 
     fn put_aside(&mut self, name: &str, value: &str, why: String, origin: Origin) {
+        // Of a sink only the reason is told: its text may be a password, and goes where the record goes.
+        let is_sink = SETTINGS
+            .iter()
+            .any(|known| known.name == "notify" && [known.name, known.variable].contains(&name));
+        let value = if is_sink { "" } else { value };
         let value = crate::text::shorten(value, 80);
         self.ignored.push(if value.is_empty() {
             format!("{name}: {why}")
@@ -227,7 +238,7 @@ impl Settings {
         });
     }
 
-    fn read_file(&mut self, text: &str) {
+    fn read_file(&mut self, text: &str, checks: Checks<'_>) {
         let table = match text.parse::<toml::Table>() {
             Ok(table) => table,
             Err(error) => {
@@ -251,7 +262,9 @@ impl Settings {
                 continue;
             };
             let result = match texts(value) {
-                Some(texts) if name == "notify" || texts.len() == 1 => self.set(name, &texts),
+                Some(texts) if name == "notify" || texts.len() == 1 => {
+                    self.set(name, &texts, checks)
+                }
                 _ => Err("expected one plain value".to_owned()),
             };
             match result {
@@ -262,7 +275,12 @@ impl Settings {
     }
 
     /// A value that is not UTF-8 can only be a path.
-    fn set_raw(&mut self, name: &str, value: &OsString) -> std::result::Result<(), String> {
+    fn set_raw(
+        &mut self,
+        name: &str,
+        value: &OsString,
+        checks: Checks<'_>,
+    ) -> std::result::Result<(), String> {
         let path = PathBuf::from(value);
         match name {
             "state" if !path.is_absolute() => Err("expected an absolute path".to_owned()),
@@ -274,6 +292,7 @@ impl Settings {
                 Ok(())
             }
             "shell" => {
+                (checks.shell)(&path)?;
                 self.shell = Some(path);
                 Ok(())
             }
@@ -281,10 +300,15 @@ impl Settings {
         }
     }
 
-    fn set(&mut self, name: &str, values: &[String]) -> std::result::Result<(), String> {
+    fn set(
+        &mut self,
+        name: &str,
+        values: &[String],
+        checks: Checks<'_>,
+    ) -> std::result::Result<(), String> {
         let value = values.first().map_or("", |value| value.trim());
         match name {
-            "state" | "shell" => return self.set_raw(name, &OsString::from(value)),
+            "state" | "shell" => return self.set_raw(name, &OsString::from(value), checks),
             "announce" => self.announce = boolean(value)?,
             "promote_after" => {
                 self.promote_after = match value {
@@ -315,12 +339,12 @@ impl Settings {
             "keep" => self.keep = duration(value)?,
             "max_bytes" => self.max_bytes = size(value)?,
             "notify" => {
-                self.notify = values
-                    .iter()
-                    .flat_map(|list| list.split([',', ' ', '\t', '\n']))
-                    .filter(|sink| !sink.is_empty())
-                    .map(str::to_owned)
-                    .collect();
+                let (good, bad) = checks.sinks(values);
+                // What is wrong with one must not keep the others from being told.
+                if bad.is_none() || !good.is_empty() {
+                    self.notify = good;
+                }
+                bad.map_or(Ok(()), Err)?;
             }
             "stop_wait" => {
                 self.stop_wait = match value {

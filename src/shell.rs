@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, cause};
 use crate::invocation::ShellCall;
 use crate::syntax::Dialect;
 use crate::sys::process;
@@ -70,8 +70,7 @@ impl Ourselves {
     /// `path`, if it is a program and not us.
     fn other_program(&self, path: PathBuf) -> Option<PathBuf> {
         let file = fs::metadata(&path).ok()?;
-        let is_program = file.is_file() && file.permissions().mode() & 0o111 != 0;
-        (is_program && !self.is(&path, &file)).then_some(path)
+        (is_executable(&file) && !self.is(&path, &file)).then_some(path)
     }
 
     /// The first program of that name that is not us, in PATH, then in the usual places.
@@ -90,6 +89,19 @@ impl Ourselves {
             .map(|dir| Path::new(OsStr::from_bytes(dir)))
             .chain(USUAL_PLACES.iter().map(Path::new))
             .find_map(|dir| self.other_program(dir.join(name)))
+    }
+
+    /// Whether this can be the setting `shell`; if not, why.
+    pub fn check(&self, wanted: &Path, path: Option<&OsStr>) -> std::result::Result<(), String> {
+        if self.look_up(wanted.as_os_str(), path).is_some() {
+            return Ok(());
+        }
+        Err(match fs::metadata(wanted) {
+            _ if !wanted.is_absolute() => "no shell of that name in PATH".to_owned(),
+            Err(error) => cause(&error),
+            Ok(file) if is_executable(&file) => "is agent-sh itself, not the real shell".to_owned(),
+            Ok(_) => "is no program that can be run".to_owned(),
+        })
     }
 }
 
@@ -178,5 +190,9 @@ pub fn find_program(name: &OsStr) -> Option<PathBuf> {
 /// Whether it is a file that can be run.
 #[must_use]
 pub fn is_program(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|f| f.is_file() && f.permissions().mode() & 0o111 != 0)
+    fs::metadata(path).is_ok_and(|file| is_executable(&file))
+}
+
+fn is_executable(file: &Metadata) -> bool {
+    file.is_file() && file.permissions().mode() & 0o111 != 0
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::name;
+use super::subscriber;
 use crate::settings;
 
 #[derive(Clone, Debug, Args)]
@@ -15,7 +15,7 @@ pub struct WaitTell {
     #[arg(long, value_name = "SINK", conflicts_with_all = ["for_output", "for_port", "idle"])]
     pub notify: Vec<String>,
     /// Who is told: the same subscriber is never told twice
-    #[arg(long = "as", value_name = "NAME", value_parser = name, requires = "notify")]
+    #[arg(long = "as", value_name = "NAME", value_parser = subscriber, requires = "notify")]
     pub subscriber: Option<String>,
     /// Go on with all jobs of the session, as they start and end
     #[arg(long, conflicts_with_all = ["any", "jobs"])]
@@ -95,7 +95,7 @@ pub struct NotifyAdd {
     /// Where events go
     pub sink: String,
     /// The name of the subscription; made from the sink unless given
-    #[arg(long = "as", value_name = "NAME", value_parser = name)]
+    #[arg(long = "as", value_name = "NAME", value_parser = subscriber)]
     pub subscriber: Option<String>,
     /// Only jobs of this session
     #[arg(long, value_name = "KEY")]

@@ -56,6 +56,14 @@ pub(super) fn name(text: &str) -> Result<String, String> {
     }
 }
 
+/// The name of a subscriber: it becomes that of a directory, so it must not be hidden, or lead elsewhere.
+pub(super) fn subscriber(text: &str) -> Result<String, String> {
+    if text.starts_with('.') {
+        return Err("the name of a subscription does not begin with a dot".to_owned());
+    }
+    name(text)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,10 +8,11 @@
 
 use std::time::Duration;
 
-use super::read_settings;
+use crate::configured;
 use crate::error::Error;
 use crate::handoff::{JOB_VARIABLE, SUPERVISOR_VARIABLE};
 use crate::message;
+use crate::shell::Ourselves;
 use crate::store::{self, Store};
 use crate::sys::proc::{self, Stat};
 use crate::sys::{clock, fds, session};
@@ -65,7 +66,8 @@ impl Foreground {
     fn find(supervisor: i32, shell: Option<i32>) -> Option<Self> {
         let variable = |name: &str, value: &str| format!("{name}={value}").into_bytes();
         let outer = std::env::var(JOB_VARIABLE).ok();
-        let stores = Store::readers(&read_settings(), |name| std::env::var_os(name));
+        let settings = configured::settings(&Ourselves::find());
+        let stores = Store::readers(&settings, |name| std::env::var_os(name));
         let jobs = store::all_jobs(&stores).unwrap_or_default();
         let mut found = Self {
             marker: variable(SUPERVISOR_VARIABLE, &format!("{supervisor}.")),

@@ -34,7 +34,7 @@ pub(crate) fn is_our_shell(path: &str) -> bool {
 fn settings() -> Settings {
     let env = |name: &str| std::env::var_os(name);
     let text = settings::config_path(env).and_then(|path| std::fs::read_to_string(path).ok());
-    Settings::read(env, text.as_deref())
+    Settings::read(env, text.as_deref(), settings::Checks::NONE)
 }
 
 /// Why a session must be left alone whose id stands on the command line of a process, as that of one which

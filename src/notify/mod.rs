@@ -7,7 +7,7 @@
 pub mod address;
 pub mod agent;
 pub mod deliver;
-mod exec;
+pub(crate) mod exec;
 mod files;
 pub mod http;
 mod lines;

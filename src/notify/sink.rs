@@ -54,7 +54,15 @@ impl FromStr for Sink {
             {
                 text.parse().map(Self::Http)
             }
-            _ => Err(format!("no sink '{text}': {FORMS}")),
+            _ => {
+                // Of what looks like a URL only the scheme: the rest may be a password.
+                let shown = match text.split_once("://") {
+                    Some((scheme, _)) => format!("{scheme}://…"),
+                    None => text.to_owned(),
+                };
+                let shown = crate::text::shorten(&shown, 80);
+                Err(format!("no sink '{shown}': {FORMS}"))
+            }
         }
     }
 }

@@ -11,6 +11,7 @@ fn read(pairs: &[(&str, &str)], file: Option<&str>) -> Settings {
                 .map(|(_, value)| OsString::from(value))
         },
         file,
+        Checks::NONE,
     )
 }
 

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::files::{self, Content};
 use super::view::{JobView, transcript_path};
-use super::{live, moment, transcript};
+use super::{byname, live, moment, transcript};
 use crate::error::{Error, Result};
 use crate::job::{JobId, LostReason, Outcome, State};
 use crate::record::{
@@ -302,16 +302,16 @@ pub(super) fn judge(path: &Path, id: &JobId) -> Result<JobView> {
             continue;
         };
         let corrupt = matches!(read_record(&dir).map_err(failed)?, Some(Parsed::Corrupt));
-        let facts = verdict(&dir, &run, corrupt);
+        let mut facts = verdict(&dir, &run, corrupt);
         if corrupt {
             set_aside(&dir);
         }
         if commit(&dir, path, &run.launch, &facts).is_err() {
-            // It is lost all the same; the next reader may have room to write it down.
-            let record = record::terminal_event(&run.launch, &facts, &live::writer("", &dir));
+            // It has ended all the same; the next reader may have room to write it down.
+            facts.degraded.push("unrecorded".to_owned());
+            let record = written_by_reader(&dir, path, &run.launch, &facts);
             let mut view = from_record(path, record);
             view.launch = run.launch;
-            view.degraded.push("unrecorded".to_owned());
             return Ok(view);
         }
     }
@@ -323,20 +323,15 @@ pub(super) fn judge(path: &Path, id: &JobId) -> Result<JobView> {
 
 /// What can be said of a job without an owner.
 fn verdict(dir: &OwnedFd, run: &Run, corrupt: bool) -> ExitFacts {
-    let named = || {
-        let names = fsx::names(dir).unwrap_or_default();
-        names
-            .iter()
-            .find_map(|name| live::outcome_of_name(name.to_str()?))
-    };
+    let stated = (!corrupt).then(|| byname::find(dir)).flatten();
     let (outcome, observed_by, evidence) = if corrupt {
         (
             Outcome::Lost(LostReason::RecordCorrupt),
             "reconciler",
             "none",
         )
-    } else if let Some(outcome) = named() {
-        (outcome, "supervisor", "file-name")
+    } else if let Some(stated) = &stated {
+        (stated.outcome.clone(), "supervisor", "file-name")
     } else {
         match life(run) {
             Life::Ended(status) => (Outcome::from_wait_status(status), "reconciler", "proc-stat"),
@@ -351,6 +346,11 @@ fn verdict(dir: &OwnedFd, run: &Run, corrupt: bool) -> ExitFacts {
     };
     let mut facts = ExitFacts::new(outcome, observed_by, evidence, moment());
     facts.output = transcript::facts_on_disk(dir, run.launch.transcript_cap, run.launch.tty);
+    if let Some(more) = stated.and_then(|stated| stated.more) {
+        facts.ended = more.ended;
+        facts.output.bytes_total = more.bytes_total.max(facts.output.bytes_kept);
+        facts.output.dropped_bytes = more.dropped_bytes;
+    }
     facts.kill_requested = live::kill_intent(dir, &facts.outcome);
     facts.stopped_seen = fsx::stat_at(dir, "stopped").is_ok();
     if !run.known {
@@ -367,6 +367,13 @@ fn set_aside(dir: &OwnedFd) {
     }
 }
 
+/// The record that a reader would write.
+fn written_by_reader(dir: &OwnedFd, path: &Path, launch: &Launch, facts: &ExitFacts) -> Record {
+    let transcript = transcript_path(launch, path);
+    let writer = live::writer(&transcript.to_string_lossy(), dir);
+    record::terminal_event(launch, facts, &writer)
+}
+
 /// The commit of a reader: the same rename as a supervisor's, from a file of its own.
 pub(super) fn commit(
     dir: &OwnedFd,
@@ -374,9 +381,7 @@ pub(super) fn commit(
     launch: &Launch,
     facts: &ExitFacts,
 ) -> io::Result<()> {
-    let transcript = transcript_path(launch, path);
-    let writer = live::writer(&transcript.to_string_lossy(), dir);
-    let record = record::terminal_event(launch, facts, &writer);
+    let record = written_by_reader(dir, path, launch, facts);
     let temporary = format!("exit.tmp.{:08x}", fsx::random());
     let written = files::write_new(dir, &temporary, &record.to_bytes());
     match written {

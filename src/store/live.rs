@@ -18,8 +18,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::files::{self, Content};
-use super::moment;
 use super::transcript::Transcript;
+use super::{byname, moment};
 use crate::error::{Error, Result};
 use crate::job::{How, JobId, Outcome};
 use crate::record::{
@@ -244,7 +244,7 @@ impl LiveJob {
                 }
                 match result {
                     Ok(published) => self.unsynced = published,
-                    Err(source) if !self.publish_by_name(&facts.outcome) => {
+                    Err(source) if !self.publish_by_name(facts) => {
                         let path = self.path.join("exit.json");
                         return Err(Error::io("write", &path, source));
                     }
@@ -314,46 +314,14 @@ impl LiveJob {
         }
     }
 
-    /// The last resort on a disk that takes no byte and no inode: a file that exists gets the
-    /// outcome as its name. Readers turn it into a record as soon as there is room.
-    fn publish_by_name(&mut self, outcome: &Outcome) -> bool {
-        let name = outcome_name(outcome);
+    /// The last resort on a disk that takes no byte and no inode: a file that exists gets what is known
+    /// of the end as its name. Readers turn it into a record as soon as there is room.
+    fn publish_by_name(&mut self, facts: &ExitFacts) -> bool {
+        let name = byname::name(facts);
         ["exit.tmp", "stopped", "out.1"]
             .iter()
             .any(|spare| fsx::rename_new_at(&*self.dir, *spare, &*self.dir, name.as_str()).is_ok())
     }
-}
-
-/// The outcome as the name of a file.
-fn outcome_name(outcome: &Outcome) -> String {
-    match outcome {
-        Outcome::Exited(code) => format!("exit.is.exited-{code}"),
-        Outcome::Signaled { signal, core } => {
-            format!(
-                "exit.is.signaled-{signal}{}",
-                if *core { "-core" } else { "" }
-            )
-        }
-        Outcome::Lost(_) => "exit.is.lost".to_owned(),
-    }
-}
-
-/// The outcome that a file's name states.
-pub(super) fn outcome_of_name(name: &str) -> Option<Outcome> {
-    let word = name.strip_prefix("exit.is.")?;
-    if let Some(code) = word.strip_prefix("exited-") {
-        return code.parse().ok().map(Outcome::Exited);
-    }
-    if word == "lost" {
-        return Some(Outcome::Lost(crate::job::LostReason::StatusUnseen));
-    }
-    let signal = word.strip_prefix("signaled-")?;
-    let (signal, core) = match signal.strip_suffix("-core") {
-        Some(signal) => (signal, true),
-        None => (signal, false),
-    };
-    let signal = signal.parse().ok()?;
-    Some(Outcome::Signaled { signal, core })
 }
 
 /// Who writes a record in this process, now.

@@ -4,6 +4,7 @@
 //! <root>/v1/jobs/<id>/run.json      the launch, immutable; its write lock is the lease
 //!                     exit.tmp      reserved for the record
 //!                     exit.json     THE terminal record
+//!                     exit.is.*     the end, while the disk has room for a name alone
 //!                     out, out.<n>  the transcript: its head, and a ring of its newest segments
 //!                     times         when what of it was written
 //!                     kill.<n>.json wishes for its end; the first is the cause
@@ -25,6 +26,7 @@
 //! lease mean that nobody can state the end any more: whoever looks first commits `lost`, through
 //! the same rename. Readers hold no descriptor of a job between calls, so ten thousand can be listed.
 
+mod byname;
 mod clients;
 mod create;
 mod files;
@@ -78,6 +80,9 @@ use crate::sys::{clock, fsx, proc};
 /// So many wishes for one job's end are kept.
 const MOST_KILLS: u32 = 64;
 
+/// A place in which nothing can be made, and why.
+pub type Closed = (PathBuf, String);
+
 /// One state directory.
 #[derive(Debug)]
 pub struct Store {
@@ -123,13 +128,26 @@ pub fn identity_with(pid: i32, starttime: u64) -> ProcIdentity {
 }
 
 impl Store {
-    /// The first usable directory, made if it is missing.
+    /// The first usable directory, made if it is missing. Whether it can be written shows only when
+    /// something is: see [`Store::open_but`].
     pub fn open(settings: &Settings, env: impl Fn(&str) -> Option<OsString>) -> Result<Self> {
+        Self::open_but(settings, env, &[])
+    }
+
+    /// The same without the places in which nothing could be made when it was tried.
+    pub fn open_but(
+        settings: &Settings,
+        env: impl Fn(&str) -> Option<OsString>,
+        closed: &[Closed],
+    ) -> Result<Self> {
         let mut tried = Vec::new();
         let mut degraded = Vec::new();
         for candidate in root::candidates(settings, &env) {
             let opened = root::open_or_make(&candidate).and_then(|(path, dir)| {
-                Self::below(path.clone(), &dir, true).map_err(|why| (path, why))
+                match closed.iter().find(|(known, _)| *known == path) {
+                    Some((_, why)) => Err((path, why.clone())),
+                    None => Self::below(path.clone(), &dir, true).map_err(|why| (path, why)),
+                }
             });
             match opened {
                 Ok(mut store) => {
@@ -147,26 +165,43 @@ impl Store {
         Err(Error::NoState { tried })
     }
 
+    /// The first directory that looks as if it could be written, for those who have the time to look.
+    pub fn open_writable(
+        settings: &Settings,
+        env: impl Fn(&str) -> Option<OsString>,
+    ) -> Result<Self> {
+        let mut closed = Vec::new();
+        loop {
+            let store = Self::open_but(settings, &env, &closed)?;
+            match root::usable(&store.path) {
+                Ok(()) => return Ok(store),
+                Err(why) => closed.push((store.path, why)),
+            }
+        }
+    }
+
+    /// What an error says about this place: that nothing can be made in it. A disk that is full, or a
+    /// process without descriptors, says nothing about the place.
+    #[must_use]
+    pub fn closed_by(&self, error: &Error) -> Option<Closed> {
+        let Error::Io { source, .. } = error else {
+            return None;
+        };
+        let is_closed = matches!(
+            source.raw_os_error(),
+            Some(libc::EROFS | libc::EACCES | libc::EPERM | libc::EIO | libc::ESTALE)
+        );
+        is_closed.then(|| (self.path.clone(), crate::error::cause(source)))
+    }
+
     /// Every state directory that exists and is ours, the preferred first. Makes nothing.
     pub fn readers(settings: &Settings, env: impl Fn(&str) -> Option<OsString>) -> Vec<Self> {
         let mut seen = Vec::new();
         let mut stores = Vec::new();
         let mut candidates = root::candidates(settings, &env);
         // Whoever names a directory means that one; only where it cannot be used did jobs go elsewhere.
-        let stands_alone = settings.state.as_deref().is_some_and(|path| {
-            let usable = || {
-                candidates
-                    .first()
-                    .is_some_and(|c| !root::existing(c).is_empty())
-            };
-            let makeable = || path.parent().is_some_and(fsx::is_writable);
-            if path.exists() {
-                fsx::is_writable(path) && usable()
-            } else {
-                makeable()
-            }
-        });
-        if stands_alone {
+        let named = settings.state.as_deref();
+        if named.is_some_and(|path| root::usable(path).is_ok()) {
             candidates.truncate(1);
         }
         for (path, dir) in candidates.iter().flat_map(root::existing) {
@@ -183,23 +218,11 @@ impl Store {
         stores
     }
 
-    /// Why the directory that the user named cannot be used, though it is there.
+    /// Why no new job can be in the directory that the user named.
     #[must_use]
-    pub fn refusal(settings: &Settings) -> Option<(PathBuf, String)> {
+    pub fn refusal(settings: &Settings) -> Option<Closed> {
         let path = settings.state.clone().filter(|_| !fsx::is_privileged())?;
-        let candidate = root::Candidate::At {
-            path: path.clone(),
-            named: true,
-        };
-        let why = match root::open_named(&candidate) {
-            Ok(None) => return None,
-            Ok(Some(dir)) => match root::inner(&dir, "v1", false) {
-                // One that is still empty is no trouble, nor one with all that is ours.
-                Err(why) if fsx::stat_at(&dir, "v1").is_ok() => why,
-                _ => return None,
-            },
-            Err(why) => why,
-        };
+        let why = root::usable(&path).err()?;
         Some((path, why))
     }
 

@@ -185,12 +185,44 @@ fn all_within(parent: &Path) -> Result<Vec<(PathBuf, OwnedFd)>, String> {
         .collect())
 }
 
-/// Opens a directory that was named, if it is there.
-pub(super) fn open_named(candidate: &Candidate) -> Result<Option<OwnedFd>, String> {
-    match candidate {
-        Candidate::At { path, .. } => open_existing(path),
-        Candidate::Within(_) => Ok(None),
+/// Whether new jobs can be made in this directory, or in what would be made there; if not, why. Looks
+/// only. A full disk is no obstacle: it may have room again when the next job comes.
+pub(super) fn usable(path: &Path) -> Result<(), String> {
+    let Some(dir) = open_existing(path)? else {
+        return makeable(path);
+    };
+    let writable = |path: &Path| fsx::check_writable(path).map_err(|error| cause(&error));
+    let there = |dir: &OwnedFd, name: &str| match fsx::stat_at(dir, name) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        _ => inner(dir, name, false).map(Some),
+    };
+    let Some(base) = there(&dir, "v1")? else {
+        return writable(path);
+    };
+    let v1 = path.join("v1");
+    for name in ["jobs", "tmp"] {
+        match there(&base, name)? {
+            Some(_) => writable(&v1.join(name))?,
+            None => writable(&v1)?,
+        }
     }
+    Ok(())
+}
+
+/// Whether a directory that is missing could be made, with those above it.
+fn makeable(path: &Path) -> Result<(), String> {
+    for above in path.ancestors().skip(1) {
+        match fsx::stat_path(above) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(describe(&error)),
+            // The kernel's own: root may write to them, and nobody can make anything.
+            Ok(_) if fsx::is_of_kernel(above) => {
+                return Err(format!("nothing can be made in '{}'", above.display()));
+            }
+            Ok(_) => return fsx::check_writable(above).map_err(|error| cause(&error)),
+        }
+    }
+    Ok(())
 }
 
 /// Opens what exists of a candidate; makes nothing.

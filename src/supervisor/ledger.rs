@@ -1,18 +1,19 @@
 //! The supervisor's way to the store: opened at the first job, and never a reason for a command to
 //! fail. When nothing can be stored, jobs live on in memory alone and the announcement says so.
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::os::unix::ffi::OsStringExt;
 use std::time::{Duration, SystemTime};
 
 use super::Identity;
 use crate::caller;
+use crate::error::Result;
 use crate::handoff::{Address, RunJob, Work};
 use crate::job::How;
 use crate::record::CommandText;
 use crate::session;
 use crate::settings::Settings;
-use crate::store::{self, Draft, LiveJob, Prepared, Store};
+use crate::store::{self, Closed, Draft, LiveJob, Prepared, Store};
 use crate::sys::{clock, proc};
 
 pub(super) struct Ledger {
@@ -20,6 +21,8 @@ pub(super) struct Ledger {
     store: Option<Store>,
     /// Why the last job could not be stored. The next one may find a free descriptor, or room.
     refusal: Option<String>,
+    /// Places that could be opened, and then not be written.
+    closed: Vec<Closed>,
     settings: Settings,
     caller: i32,
     degraded: Vec<String>,
@@ -57,6 +60,7 @@ impl Ledger {
         Self {
             store: None,
             refusal: None,
+            closed: Vec::new(),
             settings: work.settings.clone(),
             caller: work.caller,
             degraded,
@@ -92,7 +96,8 @@ impl Ledger {
 
     fn open(&mut self) -> Option<&Store> {
         if self.store.is_none() {
-            match Store::open(&self.settings, |name| std::env::var_os(name)) {
+            let env = |name: &str| std::env::var_os(name);
+            match Store::open_but(&self.settings, env, &self.closed) {
                 Ok(store) => self.store = Some(store),
                 Err(error) => self.refusal = Some(error.to_string()),
             }
@@ -100,9 +105,30 @@ impl Ledger {
         self.store.as_ref()
     }
 
+    /// Has the store make something. Where it turns out that nothing can be made in its place, the next
+    /// place is tried: a home that is read-only in a sandbox holds the jobs of those outside, not ours.
+    fn make<T>(&mut self, make: impl Fn(&Self, &Store) -> Result<T>) -> Option<T> {
+        loop {
+            self.open()?;
+            let store = self.store.take()?;
+            match make(self, &store) {
+                Ok(made) => {
+                    self.store = Some(store);
+                    self.refusal = None;
+                    return Some(made);
+                }
+                Err(error) => {
+                    self.refusal = Some(error.to_string());
+                    // Opened anew for the next job: it may have been moved away.
+                    self.closed.push(store.closed_by(&error)?);
+                }
+            }
+        }
+    }
+
     /// Does ahead of a job what does not depend on it.
     pub(super) fn prepare(&mut self) {
-        self.prepared = self.open().and_then(|store| store.prepare().ok());
+        self.prepared = self.make(|_, store| store.prepare());
         self.on_behalf();
         let _ = store::own_identity();
     }
@@ -134,25 +160,11 @@ impl Ledger {
 
     /// Publishes a job; `None` when nothing can be stored.
     pub(super) fn publish(&mut self, start: &Start<'_>) -> Option<LiveJob> {
-        let draft = self.draft(start);
-        let prepared = self.prepared.take();
-        let store = self.open()?;
-        let created = match prepared {
-            Some(prepared) => store.create_prepared(prepared, draft),
-            None => store.create_job(draft),
-        };
-        match created {
-            Ok(live) => {
-                self.refusal = None;
-                Some(live)
-            }
-            Err(error) => {
-                self.refusal = Some(error.to_string());
-                // Opened anew for the next job: it may have been moved away.
-                self.store = None;
-                None
-            }
-        }
+        let prepared = Cell::new(self.prepared.take());
+        self.make(|ledger, store| match prepared.take() {
+            Some(prepared) => store.create_prepared(prepared, ledger.draft(start)),
+            None => store.create_job(ledger.draft(start)),
+        })
     }
 
     /// The same for a process that started a while ago (in boot time).

@@ -122,6 +122,31 @@ pub fn is_writable(path: &Path) -> bool {
     nix::unistd::access(path, nix::unistd::AccessFlags::W_OK).is_ok()
 }
 
+/// Whether something could be made in a directory; if not, why.
+pub fn check_writable(dir: &Path) -> io::Result<()> {
+    nix::unistd::access(dir, nix::unistd::AccessFlags::W_OK)?;
+    if !nix::sys::prctl::get_no_new_privs().unwrap_or(false) {
+        return Ok(());
+    }
+    // In a sandbox, Landlock may forbid what the mode allows. A file without a name leaves nothing behind; where the file
+    // system knows none, that proves nothing.
+    let flags = OFlag::O_TMPFILE | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
+    match nix::fcntl::open(dir, flags, PRIVATE_FILE) {
+        Err(errno @ (Errno::EACCES | Errno::EPERM | Errno::EROFS)) => Err(errno.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a path is in a file system of the kernel's own (proc, sysfs), where nobody can make anything.
+#[must_use]
+pub fn is_of_kernel(path: &Path) -> bool {
+    const SYSFS: i128 = 0x6265_6572;
+    nix::sys::statfs::statfs(path).is_ok_and(|fs| {
+        let kind = fs.filesystem_type();
+        kind == nix::sys::statfs::PROC_SUPER_MAGIC || i128::from(kind.0) == SYSFS
+    })
+}
+
 #[must_use]
 pub fn is_regular(stat: &FileStat) -> bool {
     stat.st_mode & libc::S_IFMT == libc::S_IFREG

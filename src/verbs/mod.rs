@@ -34,16 +34,19 @@ mod wait_notify;
 mod watch;
 
 use std::ffi::OsString;
+use std::io::ErrorKind::{NotADirectory, NotFound};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Parser;
 
 use crate::cli::{Cli, Verb};
+use crate::configured;
 use crate::error::{Error, Result};
 use crate::job::How;
 use crate::message;
 use crate::settings::{self, Settings};
+use crate::shell::Ourselves;
 use crate::store::{self, JobView, Store, Summary, Waited};
 use format::Row;
 pub use misuse::{after_bare_word, unknown};
@@ -144,17 +147,18 @@ impl Context {
             None => None,
             Some(path) => match std::fs::read_to_string(path) {
                 Ok(text) => Some(text),
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+                // Nor is there one where the home is no directory.
+                Err(error) if matches!(error.kind(), NotFound | NotADirectory) => None,
                 Err(source) => return Err(Error::io("read", path, source)),
             },
         };
-        let settings = Settings::read(env, config.as_deref());
+        let settings = configured::read(config.as_deref(), &Ourselves::find());
         settings.check(file.as_deref())?;
         // Jobs went elsewhere then, and so do we; but whoever named the directory should know.
         if let Some((path, why)) = Store::refusal(&settings) {
             message::say_with_hint(
                 format!("cannot use the state directory '{}': {why}", path.display()),
-                "other places are looked at; 'agent-sh doctor' says which is used",
+                "new jobs go elsewhere, and are found there; 'agent-sh doctor' says where",
             );
         }
         Ok(Self { settings, hooks })
@@ -162,9 +166,7 @@ impl Context {
 
     /// For the verb that explains what is wrong: a bad value is no reason to stop.
     fn read_leniently(hooks: Hooks) -> Self {
-        let env = |name: &str| std::env::var_os(name);
-        let text = settings::config_path(env).and_then(|path| std::fs::read_to_string(path).ok());
-        let settings = Settings::read(env, text.as_deref());
+        let settings = configured::settings(&Ourselves::find());
         Self { settings, hooks }
     }
 
@@ -219,7 +221,7 @@ impl Context {
 
     /// The state directory that new things go to, made if it is missing.
     pub(crate) fn open_store(&self) -> Result<Store> {
-        Store::open(&self.settings, |name| self.env(name))
+        Store::open_writable(&self.settings, |name| self.env(name))
     }
 
     /// Where directories of jobs appear.

@@ -12,6 +12,8 @@ mod once;
 mod order;
 /// The supervisor itself is killed.
 mod orphaned;
+/// State directories that cannot be written.
+mod places;
 /// Eleven forms, over every kind of stream, through every kind of kill.
 mod survival;
 

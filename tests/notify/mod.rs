@@ -235,6 +235,10 @@ fn mistakes_are_explained() {
         "no sink 'nonsense': a sink is exec:/PROGRAM",
     );
     refused(&add("dir:relative"), 2, "needs an absolute path");
+    for name in ["..", ".", ".hidden", "-x", "a/b", ""] {
+        let named = sandbox.agent_sh(["notify", "add", "auto", &format!("--as={name}")]);
+        refused(&named, 2, "name");
+    }
     refused(&add("stdout"), 2, "wait --follow");
     refused(&add("http://example.com/"), 2, "is not encrypted");
     refused(

@@ -44,8 +44,10 @@ fn killed_notifiers_lose_nothing() {
         .prefix("ash-")
         .tempdir_in(place)
         .unwrap();
-    let mut settings = Settings::read(|_| None, None);
-    settings.state = Some(home.path().join("state"));
+    let settings = Settings {
+        state: Some(home.path().join("state")),
+        ..Settings::default()
+    };
     let store = Store::open(&settings, |_| None).unwrap();
     let events = home.path().join("events");
     // Every fiftieth request is cut off after it was heard: the notifier cannot know, and comes again.

@@ -8,8 +8,10 @@ use crate::store::{Draft, identity, moment, told};
 use crate::sys::proc;
 
 fn store(dir: &Path) -> Store {
-    let mut settings = Settings::read(|_| None, None);
-    settings.state = Some(dir.join("state"));
+    let settings = Settings {
+        state: Some(dir.join("state")),
+        ..Settings::default()
+    };
     Store::open(&settings, |_| None).unwrap()
 }
 

@@ -122,6 +122,14 @@ fn an_end_that_only_a_file_name_states() {
                 core: false,
             },
         ),
+        ("exit.is.exited-3.5.6", Outcome::Exited(3)),
+        (
+            "exit.is.signaled-9.1794849857699.48997752.9.9",
+            Outcome::Signaled {
+                signal: 9,
+                core: false,
+            },
+        ),
         ("exit.is.lost", Outcome::Lost(LostReason::StatusUnseen)),
         (
             "exit.is.exited-999",
@@ -136,5 +144,37 @@ fn an_end_that_only_a_file_name_states() {
         assert_eq!(view(&store, &id).state, State::Running);
         give_up(job);
         assert_eq!(view(&store, &id).outcome(), Some(outcome), "{name}");
+    }
+}
+
+/// What the supervisor knew is in the name: a reader does not make up when the job ended, nor what it wrote.
+#[test]
+fn a_file_name_states_times_and_bytes() {
+    let (_keep, store) = store();
+    let mut job = store.create_job(draft()).unwrap();
+    job.preallocate();
+    let mut facts = exited(3);
+    let later = Duration::from_secs(90);
+    facts.ended = (facts.ended.0 + later, facts.ended.1 + later);
+    facts.output.bytes_total = 1234;
+    facts.output.dropped_bytes = 1000;
+    let name = crate::store::byname::name(&facts);
+    std::fs::rename(job.dir().join("exit.tmp"), job.dir().join(name)).unwrap();
+    let id = job.id().clone();
+    give_up(job);
+    // The first look makes the record, the second reads it.
+    for _ in 0..2 {
+        let data = view(&store, &id).record.unwrap().data;
+        assert_eq!(
+            (data.exit_code, data.evidence.as_str()),
+            (Some(3), "file-name")
+        );
+        assert_eq!(data.ended_at, Some(crate::record::rfc3339(facts.ended.0)));
+        assert!(data.duration_ms.unwrap() >= 90_000 - 1);
+        let output = &data.output;
+        assert_eq!(
+            (output.bytes_total, output.bytes_kept, output.dropped_bytes),
+            (1234, 0, 1000)
+        );
     }
 }

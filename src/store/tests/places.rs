@@ -55,6 +55,10 @@ fn only_directories_of_our_own_are_used() {
             .map(|meta| meta.permissions().mode())
             .ok();
         assert_eq!(before, after, "the mode was changed");
+        let readers = Store::readers(&settings(&path), env);
+        let found = readers.iter().any(|reader| reader.path() == store.path());
+        assert!(found, "readers look elsewhere: {}", path.display());
+        assert!(Store::refusal(&settings(&path)).is_some());
     }
     // Readable by others is the user's choice; what is ours below it is not.
     let shown = make("shown", 0o755);
@@ -80,6 +84,34 @@ fn only_directories_of_our_own_are_used() {
     // A directory that was named and can be written to stands alone.
     assert_eq!(read_by(&settings(&shown)), std::slice::from_ref(&shown));
     assert_eq!(read_by(&Settings::default()), [good.join("agent-sh")]);
+}
+
+/// What fails when something is made in a place says whether the next one is to be tried.
+#[test]
+fn a_place_that_is_closed() {
+    let keep = tempfile::tempdir().unwrap();
+    let (first, second) = (keep.path().join("first"), keep.path().join("second"));
+    let env = |name: &str| match name {
+        "XDG_STATE_HOME" => Some(second.clone().into_os_string()),
+        "TMPDIR" => Some(keep.path().as_os_str().to_owned()),
+        _ => None,
+    };
+    let store = Store::open(&settings(&first), env).unwrap();
+    let error = |errno| Error::io("make", &first, std::io::Error::from_raw_os_error(errno));
+    // A full disk may have room for the next job, and a process without descriptors has them nowhere.
+    for errno in [libc::ENOSPC, libc::EDQUOT, libc::EMFILE, libc::ENOENT] {
+        assert!(store.closed_by(&error(errno)).is_none(), "{errno}");
+    }
+    let closed = store.closed_by(&error(libc::EROFS)).unwrap();
+    let next = Store::open_but(&settings(&first), env, &[closed]).unwrap();
+    assert_eq!(next.path(), second.join("agent-sh"));
+    let why = format!("state: '{}' read-only file system", first.display());
+    assert_eq!(next.degraded(), [why]);
+    let closed = (next.path().to_owned(), "x".to_owned());
+    let last = Store::open_but(&Settings::default(), env, &[closed]).unwrap();
+    let name = format!("agent-sh-{}", fsx::euid());
+    assert_eq!(last.path(), keep.path().join(name));
+    assert!(last.degraded().is_empty());
 }
 
 #[test]

@@ -30,7 +30,7 @@ pub(super) fn program() -> Vec<Finding> {
 }
 
 pub(super) fn state(context: &Context) -> Vec<Finding> {
-    let store = match Store::open(&context.settings, |name| context.env(name)) {
+    let store = match Store::open_writable(&context.settings, |name| context.env(name)) {
         Ok(store) => store,
         Err(error) => {
             let hint = error.hint().unwrap_or_default();
@@ -44,7 +44,7 @@ pub(super) fn state(context: &Context) -> Vec<Finding> {
         why => found.push(warn(
             "state",
             format!("{path}, because {}", why.join("; ")),
-            "make that directory yours alone, or name another in AGENT_SH_STATE",
+            "let that directory be one that you alone can write, or name another in AGENT_SH_STATE",
         )),
     }
     match store.probe() {
@@ -196,20 +196,6 @@ fn shells(context: &Context) -> Vec<Finding> {
         ));
     } else {
         found.push(ok("real shells", listed.join(", ")));
-    }
-    if let Some(wanted) = &context.settings.shell
-        && ourselves
-            .look_up(wanted.as_os_str(), path.as_deref())
-            .is_none()
-    {
-        found.push(warn(
-            "shell",
-            format!(
-                "'{}' cannot be run, or is agent-sh itself",
-                wanted.display()
-            ),
-            "AGENT_SH_SHELL must name a real shell; bash is used instead",
-        ));
     }
     found
 }

@@ -88,7 +88,7 @@ fn subscription(context: &Context, how: &How) -> Result<()> {
     } else if how.print {
         message::say(format!("would add the subscription '{NAME}'"));
     } else {
-        let store = Store::open(&context.settings, |name| context.env(name))?;
+        let store = context.open_store()?;
         let sink: Sink = NAME.parse().map_err(start::usage)?;
         start::subscribe(&store, &start::subscription(NAME, &sink, true))?;
         message::say(format!("added the subscription '{NAME}'"));
