@@ -7,6 +7,7 @@
 mod prelude;
 
 use crate::job::How;
+use crate::plan::asked::Asked;
 use crate::plan::{Form, Plan, Spot};
 use crate::syntax::literal::{encode, single_quote};
 use crate::syntax::{Dialect, scan};
@@ -15,6 +16,8 @@ use crate::syntax::{Dialect, scan};
 const LONGEST: usize = 131_071;
 /// How much of a list's own text names it.
 const LABEL: usize = 300;
+/// How much of it is carried where it stands for the command's own words. No more is registered.
+const LONGEST_SOURCE: usize = 3000;
 
 /// An insertion before the byte at that offset.
 type Insertion = (usize, Vec<u8>);
@@ -49,7 +52,7 @@ pub fn rewrite(text: &[u8], plan: &Plan, dialect: Dialect, launcher: &[u8]) -> O
             insertions[shell].insert(0, (0, prelude::prelude(reader, launcher)));
         }
     }
-    for spot in &spots {
+    for (index, spot) in spots.iter().enumerate() {
         let source = match spot.level {
             0 => text,
             level => &plan.levels[level].text,
@@ -59,7 +62,16 @@ pub fn rewrite(text: &[u8], plan: &Plan, dialect: Dialect, launcher: &[u8]) -> O
         } else {
             plan.levels[spot.level].dialect
         };
-        insert(spot, source, reader, &mut insertions[spot.level]);
+        // Its words will show what is inserted into a string among them. They are in order.
+        let next = spots.get(index + 1);
+        let holds_jobs = next.is_some_and(|next| next.start < spot.end);
+        insert(
+            spot,
+            source,
+            reader,
+            holds_jobs,
+            &mut insertions[spot.level],
+        );
     }
     for level in (1..plan.levels.len()).rev() {
         let mut own = std::mem::take(&mut insertions[level]);
@@ -79,22 +91,40 @@ fn is_prelude(text: &[u8]) -> bool {
     text.starts_with(prelude::START)
 }
 
-fn insert(spot: &Spot, source: &[u8], dialect: Dialect, into: &mut Vec<Insertion>) {
-    let disowned = spot.how == How::Disown;
+fn insert(
+    spot: &Spot,
+    source: &[u8],
+    dialect: Dialect,
+    holds_jobs: bool,
+    into: &mut Vec<Insertion>,
+) {
+    let list = &source[spot.local.start..spot.local.end];
+    let mut asked = Asked {
+        how: spot.how,
+        pipe: spot.pipe,
+        text: None,
+    };
+    let mut call = b"agent_sh ".to_vec();
     match spot.form {
         Form::Insert { at, literal } => {
-            let word: &[u8] = match (disowned, literal) {
-                (false, true) => b"agent_sh ",
-                (false, false) => b"agent_sh -- ",
-                (true, true) => b"agent_sh -d ",
-                (true, false) => b"agent_sh -d -- ",
-            };
-            into.push((at, word.to_vec()));
+            if spot.is_plain {
+                asked.how = How::Ampersand;
+            }
+            asked.text = holds_jobs.then(|| list[..list.len().min(LONGEST_SOURCE)].to_vec());
+            if !asked.is_plain() {
+                call.extend([b"-w ", asked.word().as_slice(), b" "].concat());
+            }
+            if !literal {
+                call.extend_from_slice(b"-- ");
+            }
+            into.push((at, call));
         }
         Form::Wrap => {
-            let list = &source[spot.local.start..spot.local.end];
-            let mut call = b"agent_sh ".to_vec();
-            call.extend_from_slice(if disowned { b"-dc " } else { b"-c " });
+            if asked.is_plain() {
+                call.extend_from_slice(b"-c ");
+            } else {
+                call.extend([b"-a ", asked.word().as_slice(), b" "].concat());
+            }
             call.extend(single_quote(&label(list)));
             if is_one_group(list, dialect) {
                 // Around `( … )` bash would fork once more, and `$!` would not be the work. Inside,

@@ -3,7 +3,7 @@
 //! It keeps everything in its positional parameters, because a variable would be seen by the
 //! function or program that it runs:
 //!
-//! 1. the `$?` that it found; 2. the `$-` that it found; 3. `ampersand` or `disown`;
+//! 1. the `$?` that it found; 2. the `$-` that it found; 3. what is asked for (`plan::asked`);
 //! 4. `+` if an alias may be meant, else `-`; 5. the command and its arguments.
 //!
 //! Tracing is off while it works, and the line that turns it off is not seen: its trace goes to
@@ -20,7 +20,7 @@ pub(super) const START: &[u8] = b"agent_sh() { ";
 const QUIET: &str = r#"{ set -- "$?" "$-" "$@"; set +x; } 2>/dev/null; "#;
 
 /// The beginning, which every shell understands: the forms with a text, then the parameters.
-const HEAD: &str = r#"case $3 in -r) return "$4";; -c|-dc) case $3 in -c) eval "$(exec @L@ @agent-sh-adopt ampersand "$4")";; *) eval "$(exec @L@ @agent-sh-adopt disown "$4")";; esac; case $2 in *e*) set -- 0 "$2";; esac; case $2 in *x*) set -x;; esac; { return "$1"; } 2>/dev/null;; -d) case $4 in --) eval "shift 4; set -- $1 '$2' disown - \"\$@\"";; *) eval "shift 3; set -- $1 '$2' disown + \"\$@\"";; esac;; --) eval "shift 3; set -- $1 '$2' ampersand - \"\$@\"";; *) eval "shift 2; set -- $1 '$2' ampersand + \"\$@\"";; esac; if [ "$#" -lt 5 ]; then case $2 in *x*) set -x;; esac; { return 0; } 2>/dev/null; fi; "#;
+const HEAD: &str = r#"case $3 in -r) return "$4";; -c|-a) case $3 in -c) eval "$(exec @L@ @agent-sh-adopt ampersand "$4")";; *) eval "$(exec @L@ @agent-sh-adopt "$4" "$5")";; esac; case $2 in *e*) set -- 0 "$2";; esac; case $2 in *x*) set -x;; esac; { return "$1"; } 2>/dev/null;; -w) case $5 in --) eval "shift 5; set -- $1 '$2' $4 - \"\$@\"";; *) eval "shift 4; set -- $1 '$2' $4 + \"\$@\"";; esac;; --) eval "shift 3; set -- $1 '$2' ampersand - \"\$@\"";; *) eval "shift 2; set -- $1 '$2' ampersand + \"\$@\"";; esac; if [ "$#" -lt 5 ]; then case $2 in *x*) set -x;; esac; { return 0; } 2>/dev/null; fi; "#;
 
 /// What bash is asked without a fork where the word is literal. `type -t` has to print. A name that
 /// nothing has is reported here: from inside a function bash would name the function's source.

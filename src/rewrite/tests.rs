@@ -39,9 +39,13 @@ fn insertions() {
         (Bash, "'a' &", "P;agent_sh -- 'a' &"),
         (Bash, "\\a &", "P;agent_sh -- \\a &"),
         (Bash, "echo $? &", "P;agent_sh -- echo $? &"),
-        (Bash, "a & disown", "P;agent_sh -d a & disown"),
-        (Bash, "$a & disown", "P;agent_sh -d -- $a & disown"),
-        (Zsh, "a | b &!", "P;{ agent_sh -dc 'a | b'; a | b; } &!"),
+        (Bash, "a & disown", "P;agent_sh -w disown a & disown"),
+        (Bash, "$a & disown", "P;agent_sh -w disown -- $a & disown"),
+        (
+            Zsh,
+            "a | b &!",
+            "P;{ agent_sh -a disown 'a | b'; a | b; } &!",
+        ),
         (Bash, "a | b &", "P;{ agent_sh -c 'a | b'; a | b; } &"),
         (Bash, "(a)&", "P;( agent_sh -c '(a)'; a)&"),
         (
@@ -101,9 +105,31 @@ fn insertions() {
         (
             Bash,
             "sh -c \"a &\" &",
-            "P;agent_sh sh -c \"P;agent_sh a &\" &",
+            "P;agent_sh -w ampersand:sh%20-c%20%22a%20%26%22 sh -c \"P;agent_sh a &\" &",
         ),
         (Posix, "a &>f", "P;agent_sh a &>f"),
+        (Bash, "nohup a &", "P;agent_sh nohup a &"),
+        (Bash, "nohup a & disown", "P;agent_sh nohup a & disown"),
+        (
+            Bash,
+            "timeout 5 nohup a &",
+            "P;agent_sh -w nohup+pipe timeout 5 nohup a &",
+        ),
+        (
+            Bash,
+            "cd x && nohup a &",
+            "P;{ agent_sh -a nohup+pipe 'cd x && nohup a'; cd x && nohup a; } &",
+        ),
+        (
+            Bash,
+            "A=1 nohup $n 'b &' sh & b && setsid c &",
+            "P;A=1 agent_sh nohup $n 'b &' sh & { agent_sh -a setsid 'b && setsid c'; b && setsid c; } &",
+        ),
+        (
+            Bash,
+            "nohup sh -c 'a &' > f & b &",
+            "P;agent_sh -w ampersand:nohup%20sh%20-c%20%27a%20%26%27%20%3E%20f nohup sh -c 'P;agent_sh a &' > f & agent_sh b &",
+        ),
     ];
     for (dialect, text, wanted) in table {
         assert_eq!(
