@@ -17,7 +17,7 @@ use crate::plan::unwrap::{nohup_words, setsid_options, unwrap};
 use crate::shell::{self, Ourselves};
 use crate::sys::process::{self, Forked, Image};
 use crate::sys::{fds, proc, session, signal};
-use crate::{message, text};
+use crate::{message, rewrite};
 
 /// How long a supervisor may take to answer before the program runs without it.
 const PATIENCE_MS: i32 = 5000;
@@ -58,7 +58,6 @@ pub fn interpose(what: Interposed, words: &[OsString], supervisor: Option<Addres
     let asked = Asked {
         how: How::Ampersand,
         pipe: false,
-        text: None,
     };
     start(asked, &argv, supervisor, what == Interposed::Nohup)
 }
@@ -108,9 +107,7 @@ fn start(asked: Asked, given: &[OsString], supervisor: Option<Address>, keep_han
                 pid: session::pid(),
                 answer_pid: session::pid(),
                 answer_fd: 0,
-                text: asked
-                    .text
-                    .unwrap_or_else(|| text::quote_all(bytes(given)).into_bytes()),
+                text: rewrite::shown(bytes(given)).into_bytes(),
             },
         )
     });
@@ -183,7 +180,7 @@ pub fn adopt(words: &[OsString], supervisor: Option<Address>) -> u8 {
             pid: subshell,
             answer_pid: session::pid(),
             answer_fd: 0,
-            text: asked.text.unwrap_or_else(|| text.clone().into_vec()),
+            text: text.clone().into_vec(),
         },
     );
     let Some(answer) = answer else { return 0 };

@@ -3,24 +3,48 @@
 use super::rewrite;
 use crate::plan::plan;
 use crate::syntax::Dialect::{self, Bash, Posix, Zsh};
+use crate::syntax::literal::{Quote, encode};
 
-/// The rewritten text with every prelude shown as `P;`.
+/// The rewritten text with every prelude shown as `P;`, and as `M;` where it only tells places.
 fn rewritten(text: &str, dialect: Dialect) -> Option<String> {
     let plan = plan(text.as_bytes(), dialect);
     let out = rewrite(text.as_bytes(), &plan, dialect, b"/l")?;
     let out = String::from_utf8(out).expect("text");
     assert_eq!(out.lines().count(), text.lines().count(), "{out}");
-    let mut shown = out;
-    for reader in [Bash, Posix, Zsh] {
-        let prelude = super::prelude::prelude(reader, b"/l");
-        for quote in [
-            crate::syntax::literal::Quote::Single,
-            crate::syntax::literal::Quote::Double,
+    assert_eq!(
+        super::original(out.as_bytes()).unwrap_or_else(|| text.into()),
+        text.as_bytes(),
+        "{out}"
+    );
+    // Where the insertions are is another matter.
+    let mut parts = out.split(" in @");
+    let mut shown = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (places, rest) = part.split_once(')').expect("places");
+        let known = |c: char| c.is_ascii_digit() || ",.".contains(c);
+        assert!(places.chars().all(known), "{places}");
+        shown.extend([" in @)", rest]);
+    }
+    let calling = [Bash, Posix, Zsh].map(|reader| ("P;", reader, Some(&b"/l"[..])));
+    for (name, reader, launcher) in calling.into_iter().chain([("M;", Bash, None)]) {
+        let prelude = super::prelude::prelude(reader, launcher, &[]);
+        let prelude = String::from_utf8(prelude).expect("text");
+        let (before, after) = prelude.split_once(" in @").expect("places");
+        let (_, after) = after.split_once(')').expect("places");
+        let prelude = [before, " in @)", after].concat();
+        for quotes in [
+            &[Quote::Double, Quote::Single][..],
+            &[Quote::Single],
+            &[Quote::Double],
         ] {
-            let encoded = crate::syntax::literal::encode(&prelude, quote);
-            shown = shown.replace(std::str::from_utf8(&encoded).expect("text"), "P;");
+            let encoded = quotes
+                .iter()
+                .fold(prelude.clone().into_bytes(), |text, quote| {
+                    encode(&text, *quote)
+                });
+            shown = shown.replace(std::str::from_utf8(&encoded).expect("text"), name);
         }
-        shown = shown.replace(std::str::from_utf8(&prelude).expect("text"), "P;");
+        shown = shown.replace(&prelude, name);
     }
     Some(shown)
 }
@@ -101,11 +125,21 @@ fn insertions() {
             "P;eval \"{ agent_sh -c 'a | b'; a | b; } &\"",
         ),
         (Bash, "eval a\\ \\&", "P;eval 'agent_sh 'a\\ \\&"),
-        (Bash, "bash -c 'a &'", "bash -c 'P;agent_sh a &'"),
+        (Bash, "bash -c 'a &'", "M;bash -c 'P;agent_sh a &'"),
+        (
+            Bash,
+            "sh -c 'zsh -c \"a &\"' &",
+            "P;agent_sh sh -c 'M;zsh -c \"P;agent_sh a &\"' &",
+        ),
+        (
+            Bash,
+            "eval 'zsh -c \"a &\"'",
+            "M;eval 'zsh -c \"P;agent_sh a &\"'",
+        ),
         (
             Bash,
             "sh -c \"a &\" &",
-            "P;agent_sh -w ampersand:sh%20-c%20%22a%20%26%22 sh -c \"P;agent_sh a &\" &",
+            "P;agent_sh sh -c \"P;agent_sh a &\" &",
         ),
         (Posix, "a &>f", "P;agent_sh a &>f"),
         (Bash, "nohup a &", "P;agent_sh nohup a &"),
@@ -128,7 +162,7 @@ fn insertions() {
         (
             Bash,
             "nohup sh -c 'a &' > f & b &",
-            "P;agent_sh -w ampersand:nohup%20sh%20-c%20%27a%20%26%27%20%3E%20f nohup sh -c 'P;agent_sh a &' > f & agent_sh b &",
+            "P;agent_sh nohup sh -c 'P;agent_sh a &' > f & agent_sh b &",
         ),
     ];
     for (dialect, text, wanted) in table {
@@ -167,6 +201,42 @@ fn a_rewritten_text_is_not_rewritten_again() {
         assert!(again.ok, "{:?}", again.why);
         assert_eq!(rewrite(&first, &again, dialect, b"/l"), None);
     }
+}
+
+#[test]
+fn a_rewritten_text_tells_what_it_was() {
+    let inner = "a | b & eval 'c &' & bash -c \"d & (e; f) &\"";
+    let text = format!("x=1 zsh -c {} $y & g", crate::text::quote(inner.as_bytes()));
+    for dialect in [Bash, Posix, Zsh] {
+        let out = rewrite(
+            text.as_bytes(),
+            &plan(text.as_bytes(), dialect),
+            dialect,
+            b"/l @P@)",
+        );
+        let out = out.expect("jobs");
+        assert_eq!(super::original(&out).as_deref(), Some(text.as_bytes()));
+        // What the shell within is given.
+        let script = crate::syntax::scan(&out, dialect);
+        let words = script.simples.iter().flat_map(|simple| &simple.words);
+        let mut texts = words.filter_map(|word| {
+            let word = crate::syntax::literal::decode(&out, *word, dialect)?;
+            super::original(&word.bytes)
+        });
+        assert_eq!(texts.next().as_deref(), Some(inner.as_bytes()));
+        for cut in 0..out.len() {
+            let _never_panics = super::original(&out[..cut]);
+        }
+    }
+    for text in [
+        "",
+        "a &",
+        "agent_sh() { :; }; a &",
+        "agent_sh() { case $3 in @9,9.9)",
+    ] {
+        assert_eq!(super::original(text.as_bytes()), None, "{text}");
+    }
+    assert_eq!(super::shown([&b"a"[..], b"b c"]), "a 'b c'");
 }
 
 #[test]

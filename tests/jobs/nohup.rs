@@ -3,6 +3,8 @@
 
 use std::fs;
 
+use sha2::Digest;
+
 use super::Stage;
 use crate::support::{
     Record, Sandbox, in_parallel, job_dirs, ps_json, stands_in, wait_for_records, wait_until,
@@ -192,17 +194,39 @@ fn a_job_that_is_late_is_captured_too() {
     assert!(!stage.sandbox.work().join("nohup.out").exists());
 }
 
-/// Texts whose first job has words with a rewritten text among them.
-const NESTED: [&str; 9] = [
-    "sh -c '({w} &) ; {w}'",
-    "sh -c '{w} & {w}' > log",
-    "bash -c \"{w} & {w}\" 2>&1",
-    "timeout 50 sh -c '{w} & {w}'",
-    "nohup sh -c '{w} & {w}' > /dev/null",
-    "A='x y' sh -c '{w} & {w}' name",
-    "env A=1 sh -c 'sh -c \"{w} &\"; {w}'",
-    "sh -c '{w} & \n{w}'",
-    "dash -c 'eval \"{w} &\"; exec {w}'",
+/// Texts that start two jobs: `{w}`, and one with a text among its words that we rewrite, which is shown
+/// like this.
+const NESTED: [(&str, &str); 11] = [
+    ("sh -c '({w} &) ; {w}' &", "sh -c '({w} &) ; {w}'"),
+    ("sh -c '{w} & {w}' > log &", "sh -c '{w} & {w}'"),
+    ("bash -c \"{w} & {w}\" 2>&1 &", "bash -c '{w} & {w}'"),
+    (
+        "timeout 50 sh -c '{w} & {w}' &",
+        "timeout 50 sh -c '{w} & {w}'",
+    ),
+    (
+        "nohup sh -c '{w} & {w}' > /dev/null &",
+        "nohup sh -c '{w} & {w}'",
+    ),
+    (
+        "A='x y' sh -c '{w} & {w}' name $HOME &",
+        "sh -c '{w} & {w}' name {home}",
+    ),
+    (
+        "env A=1 sh -c 'sh -c \"{w} &\"; {w}' &",
+        "env A=1 sh -c 'sh -c \"{w} &\"; {w}'",
+    ),
+    ("sh -c '{w} & \n{w}' &", "sh -c '{w} & \n{w}'"),
+    (
+        "dash -c 'eval \"{w} &\"; exec {w}' &",
+        "dash -c 'eval \"{w} &\"; exec {w}'",
+    ),
+    ("cd . && sh -c '{w} & {w}' &", "cd . && sh -c '{w} & {w}'"),
+    // Nobody asked for that one to be a job; it is found.
+    (
+        "setsid -f sh -c '{w} & {w}; exit'",
+        "sh -c '{w} & {w}; exit'",
+    ),
 ];
 
 #[test]
@@ -214,13 +238,17 @@ fn the_text_is_the_users_own() {
         .iter()
         .flat_map(|shell| NESTED.iter().map(move |text| (*shell, *text)))
         .collect();
-    in_parallel(&cases, |_, _, (shell, job)| {
+    in_parallel(&cases, |_, _, (shell, (text, job))| {
         let stage = Stage::new();
-        let job = job.replace("{w}", &stage.worker);
+        let home = stage.sandbox.path("home");
+        let text = text.replace("{w}", &stage.worker);
+        let job = job
+            .replace("{w}", &stage.worker)
+            .replace("{home}", home.to_str().unwrap());
         let ended = stage
             .sandbox
             .call(shell)
-            .c(format!("{job} &"))
+            .c(text)
             .env("AGENT_SH_ANNOUNCE", "1")
             .run();
         assert!(ended.succeeded(), "{shell}: {job}: {ended:?}");
@@ -236,6 +264,10 @@ fn the_text_is_the_users_own() {
         let found = wait_for_records(&stage.sandbox, 2);
         let texts: Vec<&str> = found.iter().map(command).collect();
         assert!(texts.contains(&job.as_str()), "{shell}: {job}: {texts:#?}");
+        let record = found.iter().find(|record| command(record) == job).unwrap();
+        let hash = sha2::Sha256::digest(&job);
+        let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(record.data("command")["sha256"], hash, "{shell}: {job}");
         let inner = texts.iter().find(|text| **text != job);
         assert_eq!(inner, Some(&stage.worker.as_str()), "{shell}: {job}");
     });
