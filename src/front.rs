@@ -202,10 +202,11 @@ fn lone_job(text: &[u8], plan: &plan::Plan) -> Option<LoneJob> {
     };
     let command = &text[spot.start..spot.end];
     let plain = |byte: &u8| !b"<>'\"\\$`*?[#~\n".contains(byte);
-    command
-        .iter()
-        .all(plain)
-        .then(|| (spot.how, command.to_vec()))
+    command.iter().all(plain).then(|| LoneJob {
+        how: spot.how,
+        pipe: spot.pipe,
+        command: command.to_vec(),
+    })
 }
 
 /// The argv with its text rewritten, if the text starts jobs, and its only job.

@@ -53,8 +53,13 @@ pub const CHANGED_SIGNALS: &[i32] = &[
     libc::SIGTTOU,
 ];
 
-/// A job that is known before it starts: how, and its command.
-pub type LoneJob = (How, Vec<u8>);
+/// A job that is known before it starts.
+pub struct LoneJob {
+    pub how: How,
+    /// Its output is to go to a pipe, whatever the settings say.
+    pub pipe: bool,
+    pub command: Vec<u8>,
+}
 
 /// What the front hands to the supervisor, by forking.
 pub struct Work {
@@ -65,7 +70,7 @@ pub struct Work {
     pub untouched: Vec<OsString>,
     /// Whether `argv` was rewritten, so that jobs are to register.
     pub has_spots: bool,
-    /// The one job that the text can start, if that is plain to see: how, and its command.
+    /// The one job that the text can start, if that is plain to see.
     pub lone: Option<LoneJob>,
     /// The command as it came, for records.
     pub command: Vec<u8>,

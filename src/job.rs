@@ -161,6 +161,18 @@ impl How {
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|how| how.word() == word)
     }
+
+    /// The more explicit of two ways to ask for a job.
+    #[must_use]
+    pub fn or_more_explicit(self, other: Option<Self>) -> Self {
+        let rank = |how: Self| match how {
+            Self::Nohup => 3,
+            Self::Setsid => 2,
+            Self::Disown => 1,
+            _ => 0,
+        };
+        other.filter(|how| rank(*how) > rank(self)).unwrap_or(self)
+    }
 }
 
 impl fmt::Display for How {

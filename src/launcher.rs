@@ -6,42 +6,38 @@ use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::error::Error;
 use crate::handoff::{self, Address, Register, Registered};
 use crate::invocation::Interposed;
 use crate::job::How;
+use crate::plan::asked::Asked;
+use crate::plan::unwrap::{nohup_words, setsid_options, unwrap};
 use crate::shell::{self, Ourselves};
 use crate::sys::process::{self, Forked, Image};
 use crate::sys::{fds, proc, session, signal};
-use crate::{message, text};
+use crate::{message, rewrite};
 
 /// How long a supervisor may take to answer before the program runs without it.
 const PATIENCE_MS: i32 = 5000;
-/// Programs that run the rest of their words and behind which a `nohup` may stand.
-const WRAPPERS: &[&str] = &["env", "nice", "stdbuf", "ionice", "chrt", "taskset"];
 
-/// `@agent-sh-launch HOW CMD ARG…`: becomes CMD as a job. Returns only when that failed.
+/// `@agent-sh-launch ASKED CMD ARG…`: becomes CMD as a job. Returns only when that failed.
 pub fn launch(words: &[OsString], supervisor: Option<Address>) -> u8 {
-    let Some((how, argv)) = words.split_first() else {
+    let Some((asked, argv)) = words.split_first() else {
         return 125;
     };
-    let how = how
-        .to_str()
-        .and_then(How::from_word)
-        .unwrap_or(How::Ampersand);
-    start(how, argv, supervisor, false)
+    start(Asked::read(asked.as_bytes()), argv, supervisor, false)
 }
 
 /// An interposed `nohup CMD…` or `setsid CMD…`: inside a supervised tree it starts a job, outside it is
 /// the original.
 pub fn interpose(what: Interposed, words: &[OsString], supervisor: Option<Address>) -> u8 {
+    let given = bytes(words);
+    let setsid = setsid_options(&given);
     let plain = match what {
-        Interposed::Nohup => words
-            .first()
-            .is_some_and(|word| !word.as_bytes().starts_with(b"-")),
-        Interposed::Setsid => setsid_options(words).is_some_and(|(_, rest)| !rest.is_empty()),
+        Interposed::Nohup => nohup_words(&given).is_some(),
+        Interposed::Setsid => setsid.is_some_and(|(_, own)| own < words.len()),
     };
     if supervisor.is_none() || !plain {
         return original(what, words);
@@ -49,18 +45,21 @@ pub fn interpose(what: Interposed, words: &[OsString], supervisor: Option<Addres
     let mut argv = vec![OsString::from(what.name())];
     argv.extend(words.iter().cloned());
     if what == Interposed::Setsid {
-        let forks = setsid_options(words).is_some_and(|(options, _)| options.forks);
-        let waits = setsid_options(words).is_some_and(|(options, _)| options.waits);
+        let options = setsid.map(|(options, _)| options).unwrap_or_default();
         // Like the original: a group leader cannot start a session and forks.
-        if forks || session::own_group() == session::pid() {
+        if options.forks || session::own_group() == session::pid() {
             match process::fork() {
-                Ok(Forked::Parent(pid)) if waits => return wait_for_child(pid),
+                Ok(Forked::Parent(pid)) if options.waits => return wait_for_child(pid),
                 Ok(Forked::Parent(_)) => return 0,
                 Ok(Forked::Child) | Err(_) => {}
             }
         }
     }
-    start(How::Ampersand, &argv, supervisor, what == Interposed::Nohup)
+    let asked = Asked {
+        how: How::Ampersand,
+        pipe: false,
+    };
+    start(asked, &argv, supervisor, what == Interposed::Nohup)
 }
 
 fn wait_for_child(pid: i32) -> u8 {
@@ -87,10 +86,16 @@ fn original(what: Interposed, words: &[OsString]) -> u8 {
     })
 }
 
-fn start(how: How, argv: &[OsString], supervisor: Option<Address>, keep_hangup: bool) -> u8 {
-    let unwrapped = unwrap(argv);
-    let how = unwrapped.how.unwrap_or(how);
-    let Some(program) = unwrapped.argv.first() else {
+fn bytes(words: &[OsString]) -> Vec<&[u8]> {
+    words.iter().map(|word| word.as_bytes()).collect()
+}
+
+fn start(asked: Asked, given: &[OsString], supervisor: Option<Address>, keep_hangup: bool) -> u8 {
+    let unwrapped = unwrap(&bytes(given));
+    let how = asked.how.or_more_explicit(unwrapped.how);
+    let kept = unwrapped.kept.iter();
+    let argv: Vec<OsString> = kept.map(|&index| given[index].clone()).collect();
+    let Some(program) = argv.first() else {
         return 125;
     };
     let answer = supervisor.and_then(|address| {
@@ -98,10 +103,11 @@ fn start(how: How, argv: &[OsString], supervisor: Option<Address>, keep_hangup: 
             address,
             Register {
                 how: how.word().to_owned(),
+                pipe: asked.pipe,
                 pid: session::pid(),
                 answer_pid: session::pid(),
                 answer_fd: 0,
-                text: text::quote_all(argv.iter().map(|word| word.as_bytes())).into_bytes(),
+                text: rewrite::shown(bytes(given)).into_bytes(),
             },
         )
     });
@@ -127,7 +133,7 @@ fn start(how: How, argv: &[OsString], supervisor: Option<Address>, keep_hangup: 
         }
         extra = handoff::job_environment(&answer.id, answer.tty);
     }
-    if unwrapped.nohup || keep_hangup {
+    if unwrapped.nohups > 0 || keep_hangup {
         signal::ignore(&[libc::SIGHUP]);
     }
     let path = shell::find_program(program).unwrap_or_else(|| PathBuf::from(program));
@@ -135,7 +141,7 @@ fn start(how: How, argv: &[OsString], supervisor: Option<Address>, keep_hangup: 
         // The shell names the program it starts; that is not us.
         extra.push([b"_=", path.as_os_str().as_bytes()].concat());
     }
-    let error = Image::new(&path, &unwrapped.argv, &extra).child_exec();
+    let error = Image::new(&path, &argv, &extra).child_exec();
     if error.raw_os_error() == Some(libc::ENOEXEC) {
         // A script without a `#!` line: the shell itself would have read it.
         let shell = answer
@@ -143,7 +149,7 @@ fn start(how: How, argv: &[OsString], supervisor: Option<Address>, keep_hangup: 
             .filter(|shell| !shell.is_empty());
         let shell = PathBuf::from(shell.unwrap_or_else(|| "/bin/sh".to_owned()));
         let mut script = vec![shell.clone().into_os_string(), path.into_os_string()];
-        script.extend(unwrapped.argv[1..].iter().cloned());
+        script.extend(argv[1..].iter().cloned());
         let source = Image::new(&shell, &script, &extra).child_exec();
         return message::error(&Error::Start {
             program: shell,
@@ -156,9 +162,10 @@ fn start(how: How, argv: &[OsString], supervisor: Option<Address>, keep_hangup: 
     })
 }
 
-/// `@agent-sh-adopt HOW TEXT`: registers the calling subshell and prints what it has to do.
+/// `@agent-sh-adopt ASKED TEXT`: registers the calling subshell and prints what it has to do.
 pub fn adopt(words: &[OsString], supervisor: Option<Address>) -> u8 {
-    let [how, text] = words else { return 125 };
+    let [asked, text] = words else { return 125 };
+    let asked = Asked::read(asked.as_bytes());
     let Some(address) = supervisor else { return 0 };
     let subshell = session::parent_pid();
     if subshell == address.pid {
@@ -168,7 +175,8 @@ pub fn adopt(words: &[OsString], supervisor: Option<Address>) -> u8 {
     let answer = register(
         address,
         Register {
-            how: how.to_string_lossy().into_owned(),
+            how: asked.how.word().to_owned(),
+            pipe: asked.pipe,
             pid: subshell,
             answer_pid: session::pid(),
             answer_fd: 0,
@@ -241,177 +249,6 @@ fn take_output(answer: &Registered) {
     for (fd, replace) in [(1, answer.stdout), (2, answer.stderr)] {
         if replace {
             drop(fds::put(output.as_raw_fd(), fd));
-        }
-    }
-}
-
-/// A command without the words that the launcher stands for.
-struct Unwrapped {
-    argv: Vec<OsString>,
-    how: Option<How>,
-    nohup: bool,
-}
-
-/// Takes `nohup` and `setsid` out, also behind `env`, `nice`, `stdbuf`: nohup would see a terminal and
-/// write to nohup.out, and the session is started already.
-fn unwrap(argv: &[OsString]) -> Unwrapped {
-    let mut result = Unwrapped {
-        argv: Vec::new(),
-        how: None,
-        nohup: false,
-    };
-    let mut rest = argv;
-    while let Some((word, after)) = rest.split_first() {
-        match base_name(word) {
-            "nohup" if has_program(after) => {
-                result.nohup = true;
-                result.how = Some(How::Nohup);
-                rest = after;
-            }
-            "setsid" => {
-                let Some((_, program)) = setsid_options(after).filter(|(_, p)| !p.is_empty())
-                else {
-                    break;
-                };
-                result.how.get_or_insert(How::Setsid);
-                rest = program;
-            }
-            wrapper if WRAPPERS.contains(&wrapper) => {
-                let own = wrapper_words(wrapper, after);
-                let inner = after
-                    .get(own..)
-                    .and_then(<[OsString]>::first)
-                    .map(|word| base_name(word));
-                if !matches!(inner, Some("nohup" | "setsid"))
-                    && !inner.is_some_and(|w| WRAPPERS.contains(&w))
-                {
-                    break;
-                }
-                result.argv.extend(rest[..=own].iter().cloned());
-                rest = &rest[own + 1..];
-            }
-            _ => break,
-        }
-    }
-    result.argv.extend(rest.iter().cloned());
-    result
-}
-
-fn has_program(words: &[OsString]) -> bool {
-    words
-        .first()
-        .is_some_and(|word| !word.as_bytes().starts_with(b"-"))
-}
-
-/// How many words after a wrapper are its own: options, their values, `A=1`.
-fn wrapper_words(wrapper: &str, words: &[OsString]) -> usize {
-    let with_value: &[&str] = match wrapper {
-        "nice" => &["-n", "--adjustment"],
-        "env" => &["-u", "--unset", "-C", "--chdir"],
-        "stdbuf" => &["-i", "-o", "-e"],
-        "ionice" => &["-c", "-n"],
-        _ => &[],
-    };
-    let mut own = 0;
-    while let Some(word) = words.get(own).map(|word| word.to_string_lossy()) {
-        if with_value.contains(&&*word) {
-            own += 2;
-        } else if word.starts_with('-') || (wrapper == "env" && word.contains('=')) {
-            own += 1;
-        } else {
-            break;
-        }
-    }
-    own.min(words.len())
-}
-
-struct SetsidOptions {
-    forks: bool,
-    waits: bool,
-}
-
-/// The options of `setsid` and the words after them; `None` when it is asked for its help.
-fn setsid_options(words: &[OsString]) -> Option<(SetsidOptions, &[OsString])> {
-    let mut options = SetsidOptions {
-        forks: false,
-        waits: false,
-    };
-    for (index, word) in words.iter().enumerate() {
-        match word.as_bytes() {
-            b"--" => return Some((options, &words[index + 1..])),
-            b"--fork" => options.forks = true,
-            b"--wait" => options.waits = true,
-            b"--ctty" => {}
-            [b'-', b'-', ..] => return None,
-            [b'-', letters @ ..] if !letters.is_empty() => {
-                for letter in letters {
-                    match letter {
-                        b'f' => options.forks = true,
-                        b'w' => options.waits = true,
-                        b'c' => {}
-                        _ => return None,
-                    }
-                }
-            }
-            _ => return Some((options, &words[index..])),
-        }
-    }
-    Some((options, &[]))
-}
-
-fn base_name(word: &OsStr) -> &str {
-    Path::new(word)
-        .file_name()
-        .and_then(OsStr::to_str)
-        .unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn takes_out_the_words_it_stands_for() {
-        let cases: &[(&str, &str, Option<How>, bool)] = &[
-            ("sleep 1", "sleep 1", None, false),
-            ("nohup sleep 1", "sleep 1", Some(How::Nohup), true),
-            ("setsid sleep 1", "sleep 1", Some(How::Setsid), false),
-            ("setsid -f sleep 1", "sleep 1", Some(How::Setsid), false),
-            ("nohup setsid sleep 1", "sleep 1", Some(How::Nohup), true),
-            ("setsid nohup sleep 1", "sleep 1", Some(How::Nohup), true),
-            (
-                "env A=1 -u B nohup sleep 1",
-                "env A=1 -u B sleep 1",
-                Some(How::Nohup),
-                true,
-            ),
-            (
-                "nice -n 5 nohup sleep 1",
-                "nice -n 5 sleep 1",
-                Some(How::Nohup),
-                true,
-            ),
-            (
-                "stdbuf -oL nohup sleep 1",
-                "stdbuf -oL sleep 1",
-                Some(How::Nohup),
-                true,
-            ),
-            ("env A=1 sleep 1", "env A=1 sleep 1", None, false),
-            ("nohup --help", "nohup --help", None, false),
-            ("setsid --version", "setsid --version", None, false),
-            (
-                "/usr/bin/nohup ./x nohup",
-                "./x nohup",
-                Some(How::Nohup),
-                true,
-            ),
-        ];
-        for (from, to, how, nohup) in cases {
-            let words = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
-            let result = unwrap(&words(from));
-            assert_eq!(result.argv, words(to), "{from}");
-            assert_eq!((result.how, result.nohup), (*how, *nohup), "{from}");
         }
     }
 }

@@ -4,9 +4,11 @@
 //! Pure. It reads the text with `syntax`, looks through literal strings that a shell will read
 //! (`eval '…'`, `bash -c '…'`), and leaves the writing to `rewrite`.
 
+pub mod asked;
 mod attend;
 mod builtins;
 mod prefix;
+pub mod unwrap;
 
 #[cfg(test)]
 mod tests;
@@ -19,6 +21,7 @@ use crate::syntax::{self, Background, Dialect, ScopeKind, Script, Simple, Span};
 use attend::Facts;
 use builtins::{is_builtin, takes_arguments_only};
 use prefix::Prefix;
+use unwrap::Unwrapped;
 
 /// How many strings inside strings are looked through.
 const MAX_LEVELS: usize = 6;
@@ -50,6 +53,10 @@ pub struct Spot {
     pub how: How,
     /// The command waits for it, or reads what it prints: it stays as it is.
     pub attended: bool,
+    /// A `nohup` in it finds its output as it was, so that must not be a terminal.
+    pub pipe: bool,
+    /// The launcher sees from the command's own words how it was asked for.
+    pub(crate) is_plain: bool,
     /// It is a job, but an insertion would break it; the reaper net will find it.
     pub(crate) untouchable: bool,
     pub(crate) level: usize,
@@ -171,20 +178,27 @@ impl Planner {
             self.facts
                 .function(name, scopes[function.scope], scopes[function.body]);
         }
+        let mut launched = vec![false; script.simples.len()];
         for list in &script.lists {
+            let form = self.form(level, text, script, list);
+            if let (Form::Insert { .. }, Some(index)) = (form, list.simple) {
+                launched[index] = true;
+            }
             self.spots.push(Candidate {
                 spot: Spot {
                     start: self.outer(level, list.span.start),
                     end: self.outer(level, list.span.end),
                     how: How::Ampersand,
                     attended: false,
+                    pipe: false,
+                    is_plain: false,
                     untouchable: false,
                     level,
                     local: Span {
                         start: list.body,
                         end: list.span.end,
                     },
-                    form: self.form(level, text, script, list),
+                    form,
                 },
                 op: self.outer(level, list.op),
                 scope: scopes[list.scope],
@@ -192,8 +206,8 @@ impl Planner {
                 disowned: list.disowned,
             });
         }
-        for simple in &script.simples {
-            self.simple(level, text, simple, scopes[simple.scope]);
+        for (simple, launched) in script.simples.iter().zip(launched) {
+            self.simple(level, text, simple, scopes[simple.scope], launched);
         }
     }
 
@@ -228,8 +242,9 @@ impl Planner {
         }
     }
 
-    /// Takes note of what a simple command does to the jobs around it.
-    fn simple(&mut self, level: usize, text: &[u8], simple: &Simple, scope: usize) {
+    /// Takes note of what a simple command does to the jobs around it. `launched` says that the
+    /// launcher runs it, if the list that it is becomes a job.
+    fn simple(&mut self, level: usize, text: &[u8], simple: &Simple, scope: usize, launched: bool) {
         let Some(first) = simple.words.first() else {
             return;
         };
@@ -247,6 +262,18 @@ impl Planner {
         let prefix = Prefix::read(&words);
         if let Some(how) = prefix.how {
             self.facts.asked(scope, how);
+            let found = if launched {
+                words.unwrapped()
+            } else {
+                Unwrapped::default()
+            };
+            if launched {
+                self.facts.found(scope, found.how);
+            }
+            if prefix.nohups > 0 {
+                let hidden = prefix.nohups > found.nohups;
+                self.facts.nohup(scope, hidden);
+            }
         }
         let Some(name) = words.literal(prefix.rest) else {
             return;
@@ -284,6 +311,7 @@ impl Planner {
         }
         for span in words.spans.get(index..).unwrap_or_default() {
             let Some(word) = decode(words.text, *span, words.dialect) else {
+                self.glance(scope, &words.text[span.start..span.end]);
                 return;
             };
             match &mut whole {
@@ -308,15 +336,25 @@ impl Planner {
         let Some((dialect, index)) = prefix::shell_string(words, name) else {
             return;
         };
-        let Some(text) = words
-            .spans
-            .get(index)
-            .and_then(|span| decode(words.text, *span, words.dialect))
-        else {
+        let Some(span) = words.spans.get(index) else {
+            return;
+        };
+        let Some(text) = decode(words.text, *span, words.dialect) else {
+            self.glance(scope, &words.text[span.start..span.end]);
             return;
         };
         let shell = self.facts.scope(Some(scope), ScopeKind::Shell);
         self.look_through(level, text.bytes, text.places, dialect, None, shell);
+    }
+
+    /// Looks at a text that cannot be read: with a `nohup` in it, a terminal might be turned away
+    /// from.
+    fn glance(&mut self, scope: usize, text: &[u8]) {
+        let is_word = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
+        let mut words = text.split(|byte| !is_word(*byte));
+        if words.any(|word| word == b"nohup") {
+            self.facts.nohup(scope, true);
+        }
     }
 
     fn look_through(
@@ -335,10 +373,12 @@ impl Planner {
             depth += 1;
         }
         if depth > MAX_LEVELS {
+            self.glance(scope, &text);
             return;
         }
         let script = syntax::scan(&text, dialect);
         if !script.ok || (shell.is_none() && script.ambiguous) {
+            self.glance(scope, &text);
             return;
         }
         let level = self.levels.len();
@@ -370,6 +410,18 @@ impl Words<'_> {
     fn raw(&self, index: usize) -> Option<&[u8]> {
         let span = self.spans.get(index)?;
         Some(&self.text[span.start..span.end])
+    }
+
+    /// What the launcher makes of them, as far as they can be told.
+    fn unwrapped(&self) -> Unwrapped {
+        let words: Vec<Vec<u8>> = (0..self.spans.len())
+            .filter_map(|index| {
+                self.literal(index)
+                    .or_else(|| self.raw(index).map(<[u8]>::to_vec))
+            })
+            .collect();
+        let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+        unwrap::unwrap(&words)
     }
 
     /// The values of the words from `from`; `None` for those with expansions.

@@ -6,10 +6,14 @@
 
 mod prelude;
 
+use std::borrow::Cow;
+
 use crate::job::How;
+use crate::plan::asked::Asked;
 use crate::plan::{Form, Plan, Spot};
 use crate::syntax::literal::{encode, single_quote};
 use crate::syntax::{Dialect, scan};
+use crate::text;
 
 /// The longest argument that Linux passes to a program (MAX_ARG_STRLEN without the final NUL).
 const LONGEST: usize = 131_071;
@@ -35,21 +39,9 @@ pub fn rewrite(text: &[u8], plan: &Plan, dialect: Dialect, launcher: &[u8]) -> O
         return None;
     }
     let mut insertions: Vec<Vec<Insertion>> = vec![Vec::new(); plan.levels.len()];
+    let mut calls = vec![false; plan.levels.len()];
     for spot in &spots {
-        let shell = plan.levels[spot.level].shell;
-        if insertions[shell]
-            .first()
-            .is_none_or(|(at, text)| *at != 0 || !is_prelude(text))
-        {
-            let reader = if shell == 0 {
-                dialect
-            } else {
-                plan.levels[shell].dialect
-            };
-            insertions[shell].insert(0, (0, prelude::prelude(reader, launcher)));
-        }
-    }
-    for spot in &spots {
+        calls[plan.levels[spot.level].shell] = true;
         let source = match spot.level {
             0 => text,
             level => &plan.levels[level].text,
@@ -61,40 +53,78 @@ pub fn rewrite(text: &[u8], plan: &Plan, dialect: Dialect, launcher: &[u8]) -> O
         };
         insert(spot, source, reader, &mut insertions[spot.level]);
     }
-    for level in (1..plan.levels.len()).rev() {
-        let mut own = std::mem::take(&mut insertions[level]);
+    for level in (0..plan.levels.len()).rev() {
+        let own = &mut insertions[level];
         own.sort_by_key(|(at, _)| *at);
         let found = &plan.levels[level];
-        for (at, inserted) in own {
+        if found.shell == level && !own.is_empty() {
+            let reader = if level == 0 { dialect } else { found.dialect };
+            let launcher = calls[level].then_some(launcher);
+            let places: Vec<_> = own.iter().map(|(at, text)| (*at, text.len())).collect();
+            own.insert(0, (0, prelude::prelude(reader, launcher, &places)));
+        }
+        if level == 0 {
+            break;
+        }
+        for (at, inserted) in std::mem::take(own) {
             let place = found.places[at];
             insertions[found.parent].push((place.at, encode(&inserted, place.quote)));
         }
     }
-    let own = std::mem::take(&mut insertions[0]);
-    let out = apply(text, own);
+    let out = apply(text, std::mem::take(&mut insertions[0]));
     (out.len() <= LONGEST).then_some(out)
 }
 
-fn is_prelude(text: &[u8]) -> bool {
-    text.starts_with(prelude::START)
+/// The text that a rewritten one was made of: a process shows the latter among its words, and people
+/// should see the former. `None` if it is no such text.
+#[must_use]
+pub fn original(text: &[u8]) -> Option<Vec<u8>> {
+    let (places, rest) = prelude::read(text)?;
+    let mut out = Vec::with_capacity(rest.len());
+    let mut from = 0;
+    for (at, length) in places {
+        let upto = from + at.checked_sub(out.len())?;
+        out.extend_from_slice(rest.get(from..upto)?);
+        from = upto.checked_add(length)?;
+    }
+    out.extend_from_slice(rest.get(from..)?);
+    Some(out)
+}
+
+/// The words of a command as its user wrote them, quoted for a shell.
+pub fn shown<'a>(words: impl IntoIterator<Item = &'a [u8]>) -> String {
+    text::quote_all(words.into_iter().map(|word| {
+        let own = original(word);
+        own.map_or(Cow::Borrowed(word), Cow::Owned)
+    }))
 }
 
 fn insert(spot: &Spot, source: &[u8], dialect: Dialect, into: &mut Vec<Insertion>) {
-    let disowned = spot.how == How::Disown;
+    let mut asked = Asked {
+        how: spot.how,
+        pipe: spot.pipe,
+    };
+    let mut call = b"agent_sh ".to_vec();
     match spot.form {
         Form::Insert { at, literal } => {
-            let word: &[u8] = match (disowned, literal) {
-                (false, true) => b"agent_sh ",
-                (false, false) => b"agent_sh -- ",
-                (true, true) => b"agent_sh -d ",
-                (true, false) => b"agent_sh -d -- ",
-            };
-            into.push((at, word.to_vec()));
+            if spot.is_plain {
+                asked.how = How::Ampersand;
+            }
+            if !asked.is_plain() {
+                call.extend([b"-w ", asked.word().as_slice(), b" "].concat());
+            }
+            if !literal {
+                call.extend_from_slice(b"-- ");
+            }
+            into.push((at, call));
         }
         Form::Wrap => {
             let list = &source[spot.local.start..spot.local.end];
-            let mut call = b"agent_sh ".to_vec();
-            call.extend_from_slice(if disowned { b"-dc " } else { b"-c " });
+            if asked.is_plain() {
+                call.extend_from_slice(b"-c ");
+            } else {
+                call.extend([b"-a ", asked.word().as_slice(), b" "].concat());
+            }
             call.extend(single_quote(&label(list)));
             if is_one_group(list, dialect) {
                 // Around `( … )` bash would fork once more, and `$!` would not be the work. Inside,
@@ -166,8 +196,8 @@ fn label(source: &[u8]) -> Vec<u8> {
     out
 }
 
-fn apply(text: &[u8], mut insertions: Vec<Insertion>) -> Vec<u8> {
-    insertions.sort_by_key(|(at, _)| *at);
+/// The text with its insertions, which are in order.
+fn apply(text: &[u8], insertions: Vec<Insertion>) -> Vec<u8> {
     let more: usize = insertions.iter().map(|(_, inserted)| inserted.len()).sum();
     let mut out = Vec::with_capacity(text.len() + more);
     let mut from = 0;

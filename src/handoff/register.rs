@@ -7,6 +7,8 @@ use super::frame::frame;
 pub struct Register {
     /// `How` as a word.
     pub how: String,
+    /// Its output is to go to a pipe, whatever the settings say.
+    pub pipe: bool,
     /// The process that becomes the job.
     pub pid: i32,
     /// The process that waits for the answer, and its descriptor to write it to.
@@ -19,14 +21,20 @@ pub struct Register {
 pub(super) const KIND: u8 = b'r';
 /// Longest text in a request; what is longer is cut.
 const TEXT_LIMIT: usize = 3000;
+/// Part of the first word: a supervisor that was started before an update does not stumble on it.
+const PIPE: &str = "+pipe";
 
 impl Register {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let text = &self.text[..self.text.len().min(TEXT_LIMIT)];
         let mut content = format!(
-            "{}\0{}\0{}\0{}\0",
-            self.how, self.pid, self.answer_pid, self.answer_fd
+            "{}{}\0{}\0{}\0{}\0",
+            self.how,
+            if self.pipe { PIPE } else { "" },
+            self.pid,
+            self.answer_pid,
+            self.answer_fd
         )
         .into_bytes();
         content.extend(text);
@@ -37,8 +45,10 @@ impl Register {
         let mut parts = content.splitn(5, |&byte| byte == 0);
         let mut word = || String::from_utf8(parts.next()?.to_vec()).ok();
         let (how, pid, answer_pid, answer_fd) = (word()?, word()?, word()?, word()?);
+        let bare = how.strip_suffix(PIPE);
         Some(Self {
-            how,
+            how: bare.unwrap_or(&how).to_owned(),
+            pipe: bare.is_some(),
             pid: pid.parse().ok()?,
             answer_pid: answer_pid.parse().ok()?,
             answer_fd: answer_fd.parse().ok()?,
@@ -115,12 +125,14 @@ mod tests {
     fn requests_arrive_whole_one_after_the_other() {
         let one = Register {
             how: "nohup".into(),
+            pipe: true,
             pid: 5,
             answer_pid: 6,
             answer_fd: 7,
             text: b"sleep \xff 1".to_vec(),
         };
         let two = Register {
+            pipe: false,
             text: vec![b'x'; 9000],
             ..one.clone()
         };
@@ -132,6 +144,7 @@ mod tests {
             panic!("no second request");
         };
         assert_eq!(cut.text.len(), TEXT_LIMIT);
+        assert!(!cut.pipe);
         assert_eq!(Request::take(&mut bytes), None);
     }
 

@@ -13,6 +13,18 @@ struct Scope {
     last_wait: Option<usize>,
     /// The most explicit prefix of a command in it.
     asked: Option<How>,
+    /// Which one the launcher finds by itself.
+    found: Option<How>,
+    nohup: Option<Nohup>,
+}
+
+/// A `nohup` among the commands of a scope.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Nohup {
+    /// The launcher takes it out, if it runs that command.
+    Taken,
+    /// It runs.
+    Runs,
 }
 
 struct Disown {
@@ -34,7 +46,8 @@ enum Target {
 pub(super) struct Facts {
     scopes: Vec<Scope>,
     disowns: Vec<Disown>,
-    functions: HashMap<Vec<u8>, usize>,
+    /// The bodies that each name has had.
+    functions: HashMap<Vec<u8>, Vec<usize>>,
     calls: Vec<(usize, Vec<u8>, usize)>,
     /// The text of functions is exported or printed.
     pub(super) leaks_functions: bool,
@@ -47,6 +60,8 @@ impl Facts {
             kind,
             last_wait: None,
             asked: None,
+            found: None,
+            nohup: None,
         });
         self.scopes.len() - 1
     }
@@ -59,7 +74,7 @@ impl Facts {
     pub(super) fn function(&mut self, name: Option<&[u8]>, scope: usize, body: usize) {
         self.scopes[body].parent = Some(scope);
         if let Some(name) = name {
-            self.functions.insert(name.to_vec(), body);
+            self.functions.entry(name.to_vec()).or_default().push(body);
         }
     }
 
@@ -74,7 +89,21 @@ impl Facts {
 
     pub(super) fn asked(&mut self, scope: usize, how: How) {
         let asked = &mut self.scopes[scope].asked;
-        *asked = more_explicit(*asked, Some(how));
+        *asked = Some(how.or_more_explicit(*asked));
+    }
+
+    pub(super) fn found(&mut self, scope: usize, how: Option<How>) {
+        self.scopes[scope].found = how;
+    }
+
+    /// A `nohup` in that scope; `hidden` says that the launcher would not take it out.
+    pub(super) fn nohup(&mut self, scope: usize, hidden: bool) {
+        let nohup = &mut self.scopes[scope].nohup;
+        if hidden {
+            *nohup = Some(Nohup::Runs);
+        } else {
+            nohup.get_or_insert(Nohup::Taken);
+        }
     }
 
     pub(super) fn disown(&mut self, scope: usize, at: usize, arguments: &[Option<Vec<u8>>]) {
@@ -108,8 +137,9 @@ impl Facts {
         // A call of a function that waits is a wait. Twice, for a function that calls such a one.
         for _ in 0..2 {
             for (scope, name, at) in std::mem::take(&mut self.calls) {
-                if let Some(body) = self.functions.get(&name) {
-                    if self.scopes[*body].last_wait.is_some() {
+                if let Some(bodies) = self.functions.get(&name) {
+                    let mut bodies = bodies.iter();
+                    if bodies.any(|body| self.scopes[*body].last_wait.is_some()) {
                         self.wait(scope, at);
                     }
                     self.calls.push((scope, name, at));
@@ -144,23 +174,78 @@ impl Facts {
                 }
             }
         }
-        let mut asked = vec![None; self.scopes.len()];
-        for (scope, found) in self.scopes.iter().enumerate() {
-            if let Some(runner) = self.runner(scope).filter(|_| found.asked.is_some()) {
-                asked[runner] = more_explicit(asked[runner], found.asked);
-            }
+        let mut is_job = vec![false; self.scopes.len()];
+        for (candidate, disowned) in candidates.iter_mut().zip(&disowned) {
+            let spot = &mut candidate.spot;
+            spot.attended = captured[candidate.scope]
+                || (*disowned != Some(false) && self.waited(candidate.scope, candidate.op));
+            spot.untouchable = self.leaks_functions && in_function[candidate.scope];
+            is_job[candidate.inner] = !spot.attended && !spot.untouchable;
         }
+        let says = |how| {
+            let scopes = &self.scopes;
+            move |scope: usize| scopes[scope].asked == Some(how)
+        };
+        let nohup = self.reached(&is_job, false, says(How::Nohup));
+        let setsid = self.reached(&is_job, false, says(How::Setsid));
+        let pipe = self.reached(&is_job, true, |scope| match self.scopes[scope].nohup {
+            Some(Nohup::Runs) => true,
+            // The launcher runs nothing but jobs.
+            Some(Nohup::Taken) => !is_job[scope],
+            None => false,
+        });
         let mut spots = Vec::with_capacity(candidates.len());
         for (candidate, disowned) in candidates.into_iter().zip(disowned) {
             let mut spot = candidate.spot;
-            let how = more_explicit(asked[candidate.inner], disowned.map(|_| How::Disown));
-            spot.how = how.unwrap_or(How::Ampersand);
-            spot.attended = captured[candidate.scope]
-                || (disowned != Some(false) && self.waited(candidate.scope, candidate.op));
-            spot.untouchable = self.leaks_functions && in_function[candidate.scope];
+            let inner = candidate.inner;
+            let disowned = disowned.map(|_| How::Disown);
+            spot.how = How::Ampersand
+                .or_more_explicit(disowned)
+                .or_more_explicit(setsid[inner].then_some(How::Setsid))
+                .or_more_explicit(nohup[inner].then_some(How::Nohup));
+            spot.pipe = pipe[inner];
+            spot.is_plain = Some(spot.how) == self.scopes[inner].found;
             spots.push(spot);
         }
         spots
+    }
+
+    /// The scopes that run what such a scope does, unless it is a job of its own: through functions,
+    /// subshells and shells; where somebody reads what it prints, only if `captured` is set.
+    fn reached(
+        &self,
+        is_job: &[bool],
+        captured: bool,
+        is_source: impl Fn(usize) -> bool,
+    ) -> Vec<bool> {
+        let mut seen = vec![false; self.scopes.len()];
+        let mut next: Vec<usize> = (0..self.scopes.len())
+            .filter(|scope| is_source(*scope))
+            .collect();
+        if next.is_empty() {
+            return seen;
+        }
+        let mut callers: HashMap<usize, Vec<usize>> = HashMap::new();
+        for body in self.functions.values().flatten() {
+            callers.entry(*body).or_default();
+        }
+        for (scope, name, _) in &self.calls {
+            for body in self.functions.get(name).into_iter().flatten() {
+                callers.entry(*body).or_default().push(*scope);
+            }
+        }
+        while let Some(at) = next.pop() {
+            if std::mem::replace(&mut seen[at], true) {
+                continue;
+            }
+            let scope = &self.scopes[at];
+            if let Some(callers) = callers.get(&at) {
+                next.extend(callers);
+            } else if !is_job[at] && (captured || scope.kind != ScopeKind::Captured) {
+                next.extend(scope.parent);
+            }
+        }
+        seen
     }
 
     /// For every scope, whether somebody reads its output, and whether it is in a function.
@@ -189,19 +274,6 @@ impl Facts {
         (captured, in_function)
     }
 
-    /// The background list that a scope is part of, unless a substitution or a shell of its own
-    /// stands between.
-    fn runner(&self, scope: usize) -> Option<usize> {
-        let mut at = scope;
-        loop {
-            match self.scopes[at].kind {
-                ScopeKind::Background => return Some(at),
-                ScopeKind::Shell | ScopeKind::Captured => return None,
-                _ => at = self.scopes[at].parent?,
-            }
-        }
-    }
-
     /// Whether the shell of `scope` waits after `at`. A function's jobs are also waited for by
     /// whoever defines it and waits later.
     fn waited(&self, scope: usize, at: usize) -> bool {
@@ -224,19 +296,4 @@ fn number(digits: &[u8]) -> Target {
         .ok()
         .and_then(|digits| digits.parse().ok())
         .map_or(Target::Last, Target::Number)
-}
-
-fn more_explicit(one: Option<How>, other: Option<How>) -> Option<How> {
-    let rank = |how: &Option<How>| match how {
-        Some(How::Nohup) => 4,
-        Some(How::Setsid) => 3,
-        Some(How::Disown) => 2,
-        Some(_) => 1,
-        None => 0,
-    };
-    if rank(&other) > rank(&one) {
-        other
-    } else {
-        one
-    }
 }

@@ -9,13 +9,33 @@ pub(super) struct Prefix {
     /// The index of the first word that is no prefix.
     pub(super) rest: usize,
     pub(super) how: Option<How>,
+    /// How often `nohup` is among them.
+    pub(super) nohups: usize,
     /// No other user runs it, so that our program can be found and may act for it.
     pub(super) same_user: bool,
 }
 
-fn base(word: &[u8]) -> &[u8] {
+pub(super) fn base(word: &[u8]) -> &[u8] {
     word.rsplit(|byte| *byte == b'/').next().unwrap_or(word)
 }
+
+const PREFIXES: &[&[u8]] = &[
+    b"nohup",
+    b"setsid",
+    b"sudo",
+    b"doas",
+    b"env",
+    b"nice",
+    b"ionice",
+    b"stdbuf",
+    b"timeout",
+    b"time",
+    b"command",
+    b"exec",
+    b"builtin",
+    b"noglob",
+    b"nocorrect",
+];
 
 /// The letters of the options that take the next word, for each prefix with options.
 fn options_with_argument(name: &[u8]) -> &'static [u8] {
@@ -37,6 +57,7 @@ impl Prefix {
         let mut prefix = Self {
             rest: 0,
             how: None,
+            nohups: 0,
             same_user: true,
         };
         loop {
@@ -44,20 +65,23 @@ impl Prefix {
                 return prefix;
             };
             let name = base(&word);
-            match name {
-                b"nohup" => prefix.how = Some(How::Nohup),
-                b"setsid" => prefix.how = prefix.how.or(Some(How::Setsid)),
-                b"sudo" | b"doas" => prefix.same_user = false,
-                b"env" | b"nice" | b"ionice" | b"stdbuf" | b"timeout" | b"time" | b"command"
-                | b"exec" | b"builtin" | b"noglob" | b"nocorrect" => {}
-                _ => return prefix,
+            if !PREFIXES.contains(&name) {
+                return prefix;
             }
-            let start = prefix.rest;
-            let Some(rest) = skip_options(words, start, name) else {
+            let Some(rest) = skip_options(words, prefix.rest, name) else {
                 // Its options are not understood: it is the command itself, as in `command -v x`.
                 return prefix;
             };
             prefix.rest = rest;
+            match name {
+                b"nohup" => {
+                    prefix.how = Some(How::Nohup);
+                    prefix.nohups += 1;
+                }
+                b"setsid" => prefix.how = prefix.how.or(Some(How::Setsid)),
+                b"sudo" | b"doas" => prefix.same_user = false,
+                _ => {}
+            }
         }
     }
 }
@@ -78,6 +102,8 @@ fn skip_options(words: &Words<'_>, start: usize, name: &[u8]) -> Option<usize> {
         at += 1;
         match option.as_slice() {
             b"--" => break,
+            // `--help` and `--version` are all that it knows.
+            _ if name == b"nohup" => return None,
             b"-v" | b"-V" if name == b"command" => return None,
             b"-S" if name == b"env" => return None,
             [b'-', letter] if with_argument.contains(letter) => at += 1,
@@ -119,7 +145,9 @@ pub(super) fn shell_string(words: &Words<'_>, name: usize) -> Option<(Dialect, u
     };
     let mut has_text = false;
     loop {
-        let option = words.literal(at)?;
+        let Some(option) = words.literal(at) else {
+            return has_text.then_some((dialect, at));
+        };
         match option.as_slice() {
             b"--" if has_text => return Some((dialect, at + 1)),
             b"--login" | b"--norc" | b"--noprofile" | b"--posix" => at += 1,

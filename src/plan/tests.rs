@@ -70,6 +70,81 @@ fn spots_and_how() {
     }
 }
 
+/// Where a `nohup` runs that the launcher does not take out, the job gets no terminal.
+#[test]
+fn a_nohup_that_runs_wants_a_pipe() {
+    let table: &[(&str, &[&str])] = &[
+        // The launcher takes it out.
+        ("nohup a &", &["nohup"]),
+        ("nohup -- a &", &["nohup"]),
+        ("env A=$x nice -n 5 nohup a $y &", &["nohup"]),
+        ("A=1 nohup a > f &", &["nohup"]),
+        ("nohup bash -c 'a & b' &", &["nohup", "ampersand"]),
+        ("{ nohup a & b; } &", &["ampersand", "nohup"]),
+        ("sh -c 'nohup a &' &", &["ampersand", "nohup"]),
+        // It cannot.
+        ("cd x && nohup a &", &["nohup+pipe"]),
+        ("cd x && nohup a > f 2>&1 &", &["nohup+pipe"]),
+        ("{ nohup a; } &", &["nohup+pipe"]),
+        ("(nohup a) &", &["nohup+pipe"]),
+        ("( (nohup a); b) &", &["nohup+pipe"]),
+        ("b | nohup a &", &["nohup+pipe"]),
+        ("nohup a | b &", &["nohup+pipe"]),
+        ("if b; then nohup a; fi &", &["nohup+pipe"]),
+        ("time nohup a &", &["nohup+pipe"]),
+        ("command nohup a &", &["nohup+pipe"]),
+        ("timeout 5 nohup a &", &["nohup+pipe"]),
+        ("nohup timeout -k 1 5 nohup a &", &["nohup+pipe"]),
+        ("env A=1 timeout 5 nohup a &", &["nohup+pipe"]),
+        ("sudo nohup a &", &["nohup+pipe"]),
+        ("a=(1) nohup a &", &["nohup+pipe"]),
+        ("eval 'nohup a' &", &["nohup+pipe"]),
+        ("sh -c 'nohup a; :' &", &["nohup+pipe"]),
+        ("timeout 5 bash -c 'cd x && nohup a' &", &["nohup+pipe"]),
+        ("nohup sh -c 'nohup a' &", &["nohup+pipe"]),
+        ("f() { nohup a; }; f &", &["nohup+pipe"]),
+        ("f() { nohup a; }; g() { f; }; b && g &", &["nohup+pipe"]),
+        (
+            "f() { b; }; f() { nohup a; }; f() { b; }; f &",
+            &["nohup+pipe"],
+        ),
+        ("f() { f; nohup a; }; f &", &["nohup+pipe"]),
+        // Nobody but the job around runs what is waited for.
+        ("{ nohup a & wait; } &", &["nohup+pipe", "nohup*"]),
+        ("nohup sh -c 'nohup a & wait' &", &["nohup+pipe", "nohup*"]),
+        // Its stderr is still the job's.
+        ("x=$(nohup a) &", &["ampersand+pipe"]),
+        // These cannot be read.
+        ("sh -c \"cd $x && nohup a\" &", &["ampersand+pipe"]),
+        ("eval \"nohup $x\" &", &["ampersand+pipe"]),
+        ("bash -c 'nohup a; if' &", &["ampersand+pipe"]),
+        ("sh -c \"$x nohupper no-nohup\" &", &["ampersand"]),
+        // These do not run here.
+        ("nohup a; b &", &["ampersand"]),
+        ("f() { nohup a; }; b &", &["ampersand"]),
+        ("echo nohup a &", &["ampersand"]),
+        ("nohup --help &", &["ampersand"]),
+        ("cd x && command -v nohup &", &["ampersand"]),
+        ("ssh h 'nohup a' &", &["ampersand"]),
+        // And the session is as good as started.
+        ("cd x && setsid a &", &["setsid"]),
+        ("f() { setsid a; }; f &", &["setsid"]),
+    ];
+    for (text, wanted) in table {
+        let plan = plan(text.as_bytes(), Bash);
+        let found = plan.spots.iter().map(|spot| {
+            let pipe = if spot.pipe && !spot.attended {
+                "+pipe"
+            } else {
+                ""
+            };
+            let star = if spot.attended { "*" } else { "" };
+            format!("{}{pipe}{star}", spot.how)
+        });
+        assert_eq!(found.collect::<Vec<_>>(), *wanted, "{text}");
+    }
+}
+
 #[test]
 fn attendance() {
     let table: &[(&str, &[&str])] = &[

@@ -3,24 +3,48 @@
 use super::rewrite;
 use crate::plan::plan;
 use crate::syntax::Dialect::{self, Bash, Posix, Zsh};
+use crate::syntax::literal::{Quote, encode};
 
-/// The rewritten text with every prelude shown as `P;`.
+/// The rewritten text with every prelude shown as `P;`, and as `M;` where it only tells places.
 fn rewritten(text: &str, dialect: Dialect) -> Option<String> {
     let plan = plan(text.as_bytes(), dialect);
     let out = rewrite(text.as_bytes(), &plan, dialect, b"/l")?;
     let out = String::from_utf8(out).expect("text");
     assert_eq!(out.lines().count(), text.lines().count(), "{out}");
-    let mut shown = out;
-    for reader in [Bash, Posix, Zsh] {
-        let prelude = super::prelude::prelude(reader, b"/l");
-        for quote in [
-            crate::syntax::literal::Quote::Single,
-            crate::syntax::literal::Quote::Double,
+    assert_eq!(
+        super::original(out.as_bytes()).unwrap_or_else(|| text.into()),
+        text.as_bytes(),
+        "{out}"
+    );
+    // Where the insertions are is another matter.
+    let mut parts = out.split(" in @");
+    let mut shown = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (places, rest) = part.split_once(')').expect("places");
+        let known = |c: char| c.is_ascii_digit() || ",.".contains(c);
+        assert!(places.chars().all(known), "{places}");
+        shown.extend([" in @)", rest]);
+    }
+    let calling = [Bash, Posix, Zsh].map(|reader| ("P;", reader, Some(&b"/l"[..])));
+    for (name, reader, launcher) in calling.into_iter().chain([("M;", Bash, None)]) {
+        let prelude = super::prelude::prelude(reader, launcher, &[]);
+        let prelude = String::from_utf8(prelude).expect("text");
+        let (before, after) = prelude.split_once(" in @").expect("places");
+        let (_, after) = after.split_once(')').expect("places");
+        let prelude = [before, " in @)", after].concat();
+        for quotes in [
+            &[Quote::Double, Quote::Single][..],
+            &[Quote::Single],
+            &[Quote::Double],
         ] {
-            let encoded = crate::syntax::literal::encode(&prelude, quote);
-            shown = shown.replace(std::str::from_utf8(&encoded).expect("text"), "P;");
+            let encoded = quotes
+                .iter()
+                .fold(prelude.clone().into_bytes(), |text, quote| {
+                    encode(&text, *quote)
+                });
+            shown = shown.replace(std::str::from_utf8(&encoded).expect("text"), name);
         }
-        shown = shown.replace(std::str::from_utf8(&prelude).expect("text"), "P;");
+        shown = shown.replace(&prelude, name);
     }
     Some(shown)
 }
@@ -39,9 +63,13 @@ fn insertions() {
         (Bash, "'a' &", "P;agent_sh -- 'a' &"),
         (Bash, "\\a &", "P;agent_sh -- \\a &"),
         (Bash, "echo $? &", "P;agent_sh -- echo $? &"),
-        (Bash, "a & disown", "P;agent_sh -d a & disown"),
-        (Bash, "$a & disown", "P;agent_sh -d -- $a & disown"),
-        (Zsh, "a | b &!", "P;{ agent_sh -dc 'a | b'; a | b; } &!"),
+        (Bash, "a & disown", "P;agent_sh -w disown a & disown"),
+        (Bash, "$a & disown", "P;agent_sh -w disown -- $a & disown"),
+        (
+            Zsh,
+            "a | b &!",
+            "P;{ agent_sh -a disown 'a | b'; a | b; } &!",
+        ),
         (Bash, "a | b &", "P;{ agent_sh -c 'a | b'; a | b; } &"),
         (Bash, "(a)&", "P;( agent_sh -c '(a)'; a)&"),
         (
@@ -97,13 +125,45 @@ fn insertions() {
             "P;eval \"{ agent_sh -c 'a | b'; a | b; } &\"",
         ),
         (Bash, "eval a\\ \\&", "P;eval 'agent_sh 'a\\ \\&"),
-        (Bash, "bash -c 'a &'", "bash -c 'P;agent_sh a &'"),
+        (Bash, "bash -c 'a &'", "M;bash -c 'P;agent_sh a &'"),
+        (
+            Bash,
+            "sh -c 'zsh -c \"a &\"' &",
+            "P;agent_sh sh -c 'M;zsh -c \"P;agent_sh a &\"' &",
+        ),
+        (
+            Bash,
+            "eval 'zsh -c \"a &\"'",
+            "M;eval 'zsh -c \"P;agent_sh a &\"'",
+        ),
         (
             Bash,
             "sh -c \"a &\" &",
             "P;agent_sh sh -c \"P;agent_sh a &\" &",
         ),
         (Posix, "a &>f", "P;agent_sh a &>f"),
+        (Bash, "nohup a &", "P;agent_sh nohup a &"),
+        (Bash, "nohup a & disown", "P;agent_sh nohup a & disown"),
+        (
+            Bash,
+            "timeout 5 nohup a &",
+            "P;agent_sh -w nohup+pipe timeout 5 nohup a &",
+        ),
+        (
+            Bash,
+            "cd x && nohup a &",
+            "P;{ agent_sh -a nohup+pipe 'cd x && nohup a'; cd x && nohup a; } &",
+        ),
+        (
+            Bash,
+            "A=1 nohup $n 'b &' sh & b && setsid c &",
+            "P;A=1 agent_sh nohup $n 'b &' sh & { agent_sh -a setsid 'b && setsid c'; b && setsid c; } &",
+        ),
+        (
+            Bash,
+            "nohup sh -c 'a &' > f & b &",
+            "P;agent_sh nohup sh -c 'P;agent_sh a &' > f & agent_sh b &",
+        ),
     ];
     for (dialect, text, wanted) in table {
         assert_eq!(
@@ -141,6 +201,42 @@ fn a_rewritten_text_is_not_rewritten_again() {
         assert!(again.ok, "{:?}", again.why);
         assert_eq!(rewrite(&first, &again, dialect, b"/l"), None);
     }
+}
+
+#[test]
+fn a_rewritten_text_tells_what_it_was() {
+    let inner = "a | b & eval 'c &' & bash -c \"d & (e; f) &\"";
+    let text = format!("x=1 zsh -c {} $y & g", crate::text::quote(inner.as_bytes()));
+    for dialect in [Bash, Posix, Zsh] {
+        let out = rewrite(
+            text.as_bytes(),
+            &plan(text.as_bytes(), dialect),
+            dialect,
+            b"/l @P@)",
+        );
+        let out = out.expect("jobs");
+        assert_eq!(super::original(&out).as_deref(), Some(text.as_bytes()));
+        // What the shell within is given.
+        let script = crate::syntax::scan(&out, dialect);
+        let words = script.simples.iter().flat_map(|simple| &simple.words);
+        let mut texts = words.filter_map(|word| {
+            let word = crate::syntax::literal::decode(&out, *word, dialect)?;
+            super::original(&word.bytes)
+        });
+        assert_eq!(texts.next().as_deref(), Some(inner.as_bytes()));
+        for cut in 0..out.len() {
+            let _never_panics = super::original(&out[..cut]);
+        }
+    }
+    for text in [
+        "",
+        "a &",
+        "agent_sh() { :; }; a &",
+        "agent_sh() { case $3 in @9,9.9)",
+    ] {
+        assert_eq!(super::original(text.as_bytes()), None, "{text}");
+    }
+    assert_eq!(super::shown([&b"a"[..], b"b c"]), "a 'b c'");
 }
 
 #[test]

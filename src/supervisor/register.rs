@@ -9,6 +9,7 @@ use super::{Phase, Supervisor};
 use crate::handoff::control::open_answer;
 use crate::handoff::{Register, Registered};
 use crate::job::How;
+use crate::settings::Capture;
 use crate::sys::{fds, proc, session};
 
 impl Supervisor {
@@ -58,15 +59,17 @@ impl Supervisor {
         if mirrors.iter().any(Option::is_none) {
             return false;
         }
-        let Some((how, text)) = self.lone.take() else {
+        let Some(lone) = self.lone.take() else {
             return false;
         };
+        let how = lone.how;
         let request = Register {
             how: how.word().to_owned(),
+            pipe: lone.pipe,
             pid: *pid,
             answer_pid: 0,
             answer_fd: -1,
-            text,
+            text: lone.command,
         };
         let mut answer = Registered::default();
         self.add_registered(&request, how, mirrors, &mut answer);
@@ -85,9 +88,14 @@ impl Supervisor {
     ) {
         let mut degraded = Vec::new();
         let output = if mirrors.iter().any(Option::is_some) {
+            let capture = if request.pipe {
+                Capture::Pipe
+            } else {
+                self.settings.capture
+            };
             self.spare_output
-                .take()
-                .or_else(|| open_output(self.settings.capture, &mut degraded))
+                .take_if(|(_, _, tty)| *tty == (capture == Capture::Pty))
+                .or_else(|| open_output(capture, &mut degraded))
         } else {
             None
         };

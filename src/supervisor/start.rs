@@ -21,6 +21,7 @@ use crate::handoff::{
     Address, CALLER_VARIABLE, CHANGED_SIGNALS, FrontLink, Group, SUPERVISOR_TITLE,
     SUPERVISOR_VARIABLE, ToFront, Work,
 };
+use crate::settings::Capture;
 use crate::sys::fds::{self, Kind};
 use crate::sys::process::{self, Forked, Image};
 use crate::sys::signal::{self, SignalFd};
@@ -199,7 +200,12 @@ fn begin(mut work: Work, link: &mut FrontLink) -> std::io::Result<Supervisor> {
     if supervisor.has_spots {
         supervisor.ledger.prepare();
         supervisor.program_name();
-        let capture = supervisor.settings.capture;
+        let pipe = supervisor.lone.as_ref().is_some_and(|lone| lone.pipe);
+        let capture = if pipe {
+            Capture::Pipe
+        } else {
+            supervisor.settings.capture
+        };
         supervisor.spare_output = jobs::open_output(capture, &mut Vec::new());
         if let Some(affinity) = &supervisor.affinity {
             affinity.come_home();

@@ -12,9 +12,9 @@ use super::{DRAIN, LAUNCHING, Phase, REGISTRATION, Supervisor};
 use crate::handoff;
 use crate::invocation;
 use crate::job::How;
+use crate::rewrite;
 use crate::sys::process::Usage;
 use crate::sys::{fds, proc, session};
-use crate::text;
 
 impl Supervisor {
     /// Our children that are no job, not the shell and not being killed with it; with `dead`, also
@@ -182,7 +182,7 @@ impl Supervisor {
         let text = if words == self.shell_argv {
             String::from_utf8_lossy(&self.command).into_owned()
         } else {
-            text::quote_all(words.iter().map(|word| word.as_bytes()))
+            rewrite::shown(words.iter().map(|word| word.as_bytes()))
         };
         let streams = [1, 2].map(|fd| fds::object_of(pid, fd));
         let feed = self

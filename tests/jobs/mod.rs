@@ -6,6 +6,8 @@ mod details;
 mod early;
 /// `$!`, `wait`, `kill %1`, traps: as native, also where the text was rewritten.
 mod native;
+/// `nohup` in every place, and whose text a job has.
+mod nohup;
 /// One record per job and no more.
 mod once;
 /// Order, files, descriptors.

@@ -80,7 +80,7 @@ fn run(shell: &str, text: &[u8]) -> Seen {
         let mut lines: Vec<String> = String::from_utf8_lossy(bytes)
             .lines()
             // A trace shows our word; that much is known and documented.
-            .filter(|line| !line.contains("agent_sh -c") && !line.contains("agent_sh -dc"))
+            .filter(|line| !line.contains("agent_sh -c") && !line.contains("agent_sh -a"))
             .map(|line| line.replace("agent_sh -- ", "").replace("agent_sh ", ""))
             .collect();
         // Two processes write at once, and a trace shows a function twice.

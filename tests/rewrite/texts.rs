@@ -315,6 +315,35 @@ pub(super) const TEXTS: &[(&str, &str)] = &[
         "",
         "nohup /bin/echo a > f 2>&1 & w=wait; $w $!; grep -c a f",
     ),
+    // The launcher is told more than the words say.
+    ("", "f() { nohup /bin/echo \"$@\"; }; f a 'b  c' &"),
+    (
+        "",
+        "IFS=0123456789+:%p; f() { nohup /bin/echo \"$1\"; }; f 1p 2 &",
+    ),
+    ("", "timeout 5 nohup /bin/echo 'a  b' \"$@\" &"),
+    ("", "'timeout' 5 nohup /bin/echo a &"),
+    (
+        "",
+        "A=1 timeout 5 nohup sh -c 'echo $A' > f & w=wait; $w $!; cat f",
+    ),
+    (
+        "",
+        "set -e; f() { nohup sh -c 'exit 3'; echo not; }; f & w=wait; $w $! || echo $?",
+    ),
+    ("", "set -u; f() { nohup /bin/echo $#; }; f a b &"),
+    ("", "false; { nohup /bin/echo $?; } &"),
+    ("", "(cd . && nohup /bin/echo a) &"),
+    ("", "cd . && nohup sh -c 'exit 3' & w=wait; $w $!; echo $?"),
+    ("", "w=wait; sh -c 'echo a & exit 3' x & $w $!; echo $?"),
+    ("", "sh -c 'echo \"$0 $1\" & exit 3' 'x  y' z &"),
+    (
+        "",
+        "IFS=0123456789; nice sh -c 'cat; /bin/echo 1 2 &' <<E &\nin\nE\n",
+    ),
+    ("", "sh() { echo \"$#\"; }; sh -c '/bin/echo a &' b &"),
+    ("zsh", "sh -c '/bin/echo %20 100% &' &!"),
+    ("", "sh -c '/bin/echo %20 100% &' & exit"),
     ("", "setsid /bin/echo a & w=wait; $w $!; echo b"),
     // Strings that a shell reads.
     ("", "eval '/bin/echo a &'"),

@@ -15,7 +15,7 @@ pub(crate) use call::{Call, Ended, Input, Status, exit_of};
 pub(crate) use dialogue::{Dialogue, INTERRUPT, PROMPT, STOP};
 pub(crate) use gate::Gate;
 pub(crate) use process::{Identity, group_kill, parent_of, signal, tree, tree_kill};
-pub(crate) use records::{job_dirs, job_records, ps_json, records, wait_for_records};
+pub(crate) use records::{Record, job_dirs, job_records, ps_json, records, wait_for_records};
 pub(crate) use sandbox::{Sandbox, program, real, stands_in};
 pub(crate) use streams::{Streams, terminal};
 
