@@ -130,7 +130,11 @@ impl Supervisor {
         self.close_inbox(index);
         let job = &mut self.jobs[index];
         job.ended = true;
-        let mut leftover = LEFTOVER;
+        let mut killed = false;
+        job.idle = None;
+        if job.timed_out.is_none() {
+            job.deadline = None;
+        }
         if let Some(pidfd) = job.pidfd.take() {
             let _ = self.epoll.delete(&pidfd);
         }
@@ -145,9 +149,7 @@ impl Supervisor {
             facts.stopped_seen = job.stopped_seen;
             let wish = job.kill_requested.take();
             facts.kill_requested = wish.or_else(|| live.kill_intent(&facts.outcome));
-            if facts.kill_requested.is_some() {
-                leftover = KILLED_LEFTOVER;
-            }
+            killed = facts.kill_requested.is_some();
             facts.during_call = self.phase != Phase::Released;
             let tail = live.transcript().tail(TAIL);
             facts.tail = (!tail.is_empty()).then(|| text::redact(&clean_tail(&tail, LONGEST_TAIL)));
@@ -167,7 +169,19 @@ impl Supervisor {
                 job.live = None;
             }
         }
-        if self.phase == Phase::Released && !self.has_no_children() {
+        if killed {
+            // Who dies with it was said before the first signal.
+            self.read_requests();
+        }
+        // The job of `run --wait` is its call, and ends first.
+        let watched = self.run.is_some() && self.phase == Phase::Foreground;
+        if (watched || self.phase == Phase::Released) && !self.has_no_children() {
+            self.kills.left_a_rest |= killed || watched;
+            let leftover = if killed && !self.kills.knows(index) {
+                KILLED_LEFTOVER
+            } else {
+                LEFTOVER
+            };
             self.leftovers_at
                 .get_or_insert(clock::boottime() + leftover);
         }
@@ -194,12 +208,10 @@ impl Supervisor {
             Some(now + RETRY).filter(|_| left && self.give_up_at.is_some_and(|at| now < at));
     }
 
-    /// A job's time is over: TERM, and KILL if that was not enough.
+    /// A job's time is over: TERM, and KILL for whatever of it that was not enough for, also when the
+    /// job itself has ended of it.
     pub(super) fn time_out(&mut self, index: usize, by: &'static str) {
         let job = &mut self.jobs[index];
-        if job.ended {
-            return;
-        }
         let signal = if job.timed_out.is_some() {
             libc::SIGKILL
         } else {
@@ -213,7 +225,6 @@ impl Supervisor {
             });
             libc::SIGTERM
         };
-        let pid = job.pid;
-        self.signal_tree(pid, signal);
+        self.signal_job(index, signal);
     }
 }
