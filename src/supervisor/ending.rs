@@ -10,6 +10,7 @@ use crate::record::LONGEST_TAIL;
 use crate::record::{self, ExitFacts};
 use crate::screen::clean_tail;
 use crate::sys::process::{self, ChangeKind, Usage};
+use crate::sys::signal::ENDING;
 use crate::sys::{clock, proc, session};
 use crate::text;
 
@@ -130,7 +131,7 @@ impl Supervisor {
         self.close_inbox(index);
         let job = &mut self.jobs[index];
         job.ended = true;
-        let mut killed = false;
+        let mut killed_by = None;
         job.idle = None;
         if job.timed_out.is_none() {
             job.deadline = None;
@@ -149,7 +150,7 @@ impl Supervisor {
             facts.stopped_seen = job.stopped_seen;
             let wish = job.kill_requested.take();
             facts.kill_requested = wish.or_else(|| live.kill_intent(&facts.outcome));
-            killed = facts.kill_requested.is_some();
+            killed_by = facts.kill_requested.as_ref().map(|intent| intent.signal);
             facts.during_call = self.phase != Phase::Released;
             let tail = live.transcript().tail(TAIL);
             facts.tail = (!tail.is_empty()).then(|| text::redact(&clean_tail(&tail, LONGEST_TAIL)));
@@ -169,15 +170,17 @@ impl Supervisor {
                 job.live = None;
             }
         }
-        if killed {
+        if killed_by.is_some() {
             // Who dies with it was said before the first signal.
             self.read_requests();
         }
         // The job of `run --wait` is its call, and ends first.
         let watched = self.run.is_some() && self.phase == Phase::Foreground;
         if (watched || self.phase == Phase::Released) && !self.has_no_children() {
-            self.kills.left_a_rest |= killed || watched;
-            let leftover = if killed && !self.kills.knows(index) {
+            self.kills.left_a_rest |= killed_by.is_some() || watched;
+            // After any other signal nothing follows.
+            let more = killed_by.is_some_and(|signal| ENDING.contains(&signal));
+            let leftover = if more && !self.kills.knows(index) {
                 KILLED_LEFTOVER
             } else {
                 LEFTOVER

@@ -146,7 +146,7 @@ fn end(
         job.request_kill(&intent).ok();
     }
     if !ENDING.contains(&signal) {
-        let refused = tree.signal_new(signal, AFTER_OTHER, &mut Vec::new());
+        let refused = tree.signal_new(signal, None, &mut Vec::new());
         return match (job.wait(Some(Instant::now() + AFTER_OTHER))?, refused) {
             (Waited::Ended(ended), _) => Ok(Report::Ended(ended)),
             (Waited::Gone, _) => Ok(Report::Gone),
@@ -355,18 +355,18 @@ impl Tree {
         self.living(&table)
     }
 
-    /// Signals all that live and were not in `sent` yet, and says before that how long their end may
-    /// take; gives the first refusal.
+    /// Signals all that live and were not in `sent` yet; gives the first refusal. `time`: how long their
+    /// end may take, which is said before; `None`: the signal only may end them, and nothing follows it.
     fn signal_new(
         &mut self,
         signal: i32,
-        time: Duration,
+        time: Option<Duration>,
         sent: &mut Vec<(Process, OwnedFd)>,
     ) -> Option<io::Error> {
         let mut refused = None;
         let mut new = self.look();
         new.retain(|process| !sent.iter().any(|(before, _)| before == process));
-        if let Some(home) = self.home.as_ref().filter(|_| !HARMLESS.contains(&signal)) {
+        if let (Some(home), Some(time)) = (&self.home, time) {
             home.announce(new.iter().map(|p| (p.pid, p.starttime)).collect(), time);
         }
         for process in new {
@@ -395,7 +395,7 @@ impl Tree {
         let mut refused = None;
         loop {
             // KILL follows, and only when the kernel holds somebody it needs all of its time.
-            let error = self.signal_new(signal, time + AFTER_KILL, &mut sent);
+            let error = self.signal_new(signal, Some(time + AFTER_KILL), &mut sent);
             refused = refused.or(error);
             sent.retain(|(_, pidfd)| is_alive(pidfd));
             if sent.is_empty() {

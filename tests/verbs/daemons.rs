@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::support::{
-    Gate, Identity, Sandbox, Status, holds_within, in_parallel, parent_of, ps_json, real,
+    Gate, Identity, Sandbox, Status, holds_within, in_parallel, parent_of, ps_json, real, records,
     stands_in, wait_for_records, wait_until,
 };
 
@@ -262,6 +262,35 @@ fn an_unmarked_daemon_has_its_record() {
         assert_eq!(strays.len(), 1, "{way}: {found:#?}");
         assert_eq!(strays[0].exit_code(), Some(37), "{way}: {found:#?}");
     });
+}
+
+/// A signal that the job lives through may be the end of its daemon, which is no part of any kill then.
+#[test]
+fn a_signal_that_the_job_outlives() {
+    if !stands_in() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let ready = sandbox.path("ready");
+    let program = script(&sandbox, "daemon", "", "exec sleep 600");
+    let text = format!(
+        "trap : USR1; (setsid {program} &); : > {}; while :; do sleep 0.1; done",
+        ready.display()
+    );
+    let id = run(&sandbox, &[], &text);
+    let who = daemon(&sandbox, "daemon");
+    wait_until("its trap is set", || ready.exists());
+    let sent = sandbox.agent_sh(["kill", "-USR1", &id]);
+    assert!(
+        sent.succeeded() && sent.errors().contains("got USR1"),
+        "{sent:?}"
+    );
+    wait_until("the daemon has ended", || !who.lives());
+    wait_until("it has its record", || records(&sandbox).len() == 1);
+    kill(&sandbox, &id);
+    let found = wait_for_records(&sandbox, 2);
+    let stray = found.iter().find(|record| record.how() == "stray").unwrap();
+    assert_eq!(stray.data("signal"), 10, "{found:#?}");
 }
 
 /// Another job of the same call, its daemon, and what a job has started through us.
