@@ -124,16 +124,17 @@ impl Supervisor {
 
     /// Kills that are over: whoever outlived one whose job has ended is a job of its own now.
     pub(super) fn forget_kills(&mut self, now: Duration) {
+        let mut held = proc::own_children();
+        held.retain(|&pid| self.is_condemned(pid));
         let jobs = &self.jobs;
-        let mut outlived = false;
+        let mut of_ended = false;
         self.kills.condemned.retain(|sentence| {
             let over = sentence.until <= now;
-            let (pid, starttime) = sentence.who;
-            let ended = sentence.job.is_none_or(|index| jobs[index].ended);
-            outlived |= over && ended && proc::starttime(pid) == Some(starttime);
+            of_ended |= over && sentence.job.is_none_or(|index| jobs[index].ended);
             !over
         });
-        if outlived && self.phase == Phase::Released {
+        let outlived = held.iter().any(|&pid| !self.is_condemned(pid));
+        if of_ended && outlived && self.phase == Phase::Released {
             self.adopt_strays();
         }
     }

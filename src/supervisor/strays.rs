@@ -16,7 +16,7 @@ use crate::sys::{fds, proc, session};
 use crate::text;
 
 impl Supervisor {
-    /// Our children that are no job, not the shell and not being killed with it or with a job; with `dead`, also
+    /// Our children that are no job, not the shell and not being killed with either; with `dead`, also
     /// those that have ended and were not reaped yet.
     pub(super) fn strays(&self, dead: bool) -> Vec<i32> {
         if self.has_no_children() || self.is_blind() {
