@@ -6,6 +6,7 @@
 //! the descriptor and which pipe that is; opening `/proc/PID/fd/N` opens that very pipe, for
 //! processes of the same user alone.
 
+mod condemned;
 pub mod control;
 mod frame;
 mod register;
@@ -18,6 +19,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicI32;
 use std::time::Duration;
 
+pub use condemned::{Condemned, Who, is_daemon_of};
 pub use frame::Request;
 pub use register::{Register, Registered};
 

@@ -4,6 +4,7 @@
 //! Any process of the user can write there. What is no frame is skipped up to the next mark: it costs
 //! its sender the request, never anybody else's.
 
+use super::condemned::{self, Condemned};
 use super::control::Ask;
 use super::register::Register;
 
@@ -19,6 +20,8 @@ pub(super) const HEAD: usize = MARK.len() + 3;
 pub enum Request {
     Register(Register),
     Ask(Ask),
+    /// Not asked, but told.
+    Condemned(Condemned),
 }
 
 /// A frame with this content, which must fit.
@@ -55,6 +58,7 @@ impl Request {
             };
             let read = match kind {
                 super::register::KIND => Register::read(content).map(Self::Register),
+                condemned::KIND => Condemned::read(content).map(Self::Condemned),
                 _ => Ask::read(kind, content).map(Self::Ask),
             };
             from += if read.is_some() {

@@ -70,6 +70,15 @@ pub fn running_jobs(stores: &[Store]) -> Result<Vec<JobView>> {
     Ok(jobs)
 }
 
+impl JobView {
+    /// The jobs of the same store that have not ended.
+    pub fn running_beside(&self) -> Result<Vec<Self>> {
+        // What `Store::job_path` put together.
+        let path = self.dir.ancestors().nth(3).unwrap_or(&self.dir);
+        running_jobs(&[Store::at(path)?])
+    }
+}
+
 /// Sorts places instead of what is there: jobs are large, and moving them about takes longer than all else.
 fn sorted<T, F>(jobs: Vec<T>, key: F) -> Vec<T>
 where

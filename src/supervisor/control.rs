@@ -1,4 +1,4 @@
-//! Requests: registering, and typing at a job's terminal.
+//! Requests: registering, typing at a job's terminal, and word of a kill.
 //!
 //! What is typed waits in the job's inbox until its terminal has room. Nothing here blocks, and a job
 //! that does not read costs a bounded queue: its senders wait, each for the answer to one frame, and
@@ -90,6 +90,7 @@ impl Supervisor {
             match request {
                 Request::Register(request) => self.register(&request),
                 Request::Ask(ask) => self.obey(ask),
+                Request::Condemned(told) => self.note_kill(&told),
             }
         }
         // Each write is whole in the pipe or not in it. What is left of an empty pipe belongs to

@@ -10,6 +10,7 @@ use crate::record::LONGEST_TAIL;
 use crate::record::{self, ExitFacts};
 use crate::screen::clean_tail;
 use crate::sys::process::{self, ChangeKind, Usage};
+use crate::sys::signal::ENDING;
 use crate::sys::{clock, proc, session};
 use crate::text;
 
@@ -130,7 +131,11 @@ impl Supervisor {
         self.close_inbox(index);
         let job = &mut self.jobs[index];
         job.ended = true;
-        let mut leftover = LEFTOVER;
+        let mut killed_by = None;
+        job.idle = None;
+        if job.timed_out.is_none() {
+            job.deadline = None;
+        }
         if let Some(pidfd) = job.pidfd.take() {
             let _ = self.epoll.delete(&pidfd);
         }
@@ -145,9 +150,7 @@ impl Supervisor {
             facts.stopped_seen = job.stopped_seen;
             let wish = job.kill_requested.take();
             facts.kill_requested = wish.or_else(|| live.kill_intent(&facts.outcome));
-            if facts.kill_requested.is_some() {
-                leftover = KILLED_LEFTOVER;
-            }
+            killed_by = facts.kill_requested.as_ref().map(|intent| intent.signal);
             facts.during_call = self.phase != Phase::Released;
             let tail = live.transcript().tail(TAIL);
             facts.tail = (!tail.is_empty()).then(|| text::redact(&clean_tail(&tail, LONGEST_TAIL)));
@@ -167,7 +170,21 @@ impl Supervisor {
                 job.live = None;
             }
         }
-        if self.phase == Phase::Released && !self.has_no_children() {
+        if killed_by.is_some() {
+            // Who dies with it was said before the first signal.
+            self.read_requests();
+        }
+        // The job of `run --wait` is its call, and ends first.
+        let watched = self.run.is_some() && self.phase == Phase::Foreground;
+        if (watched || self.phase == Phase::Released) && !self.has_no_children() {
+            self.kills.left_a_rest |= killed_by.is_some() || watched;
+            // After any other signal nothing follows.
+            let more = killed_by.is_some_and(|signal| ENDING.contains(&signal));
+            let leftover = if more && !self.kills.knows(index) {
+                KILLED_LEFTOVER
+            } else {
+                LEFTOVER
+            };
             self.leftovers_at
                 .get_or_insert(clock::boottime() + leftover);
         }
@@ -194,12 +211,10 @@ impl Supervisor {
             Some(now + RETRY).filter(|_| left && self.give_up_at.is_some_and(|at| now < at));
     }
 
-    /// A job's time is over: TERM, and KILL if that was not enough.
+    /// A job's time is over: TERM, and KILL for whatever of it that was not enough for, also when the
+    /// job itself has ended of it.
     pub(super) fn time_out(&mut self, index: usize, by: &'static str) {
         let job = &mut self.jobs[index];
-        if job.ended {
-            return;
-        }
         let signal = if job.timed_out.is_some() {
             libc::SIGKILL
         } else {
@@ -213,7 +228,6 @@ impl Supervisor {
             });
             libc::SIGTERM
         };
-        let pid = job.pid;
-        self.signal_tree(pid, signal);
+        self.signal_job(index, signal);
     }
 }

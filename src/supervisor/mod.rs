@@ -14,6 +14,7 @@ mod ending;
 mod foreground;
 mod hearing;
 mod jobs;
+mod kills;
 mod ledger;
 mod news;
 mod redirected;
@@ -37,6 +38,7 @@ use crate::sys::signal::{Saved, SignalFd};
 use crate::sys::{clock, proc};
 
 use jobs::Job;
+use kills::Kills;
 use ledger::Ledger;
 use stream::{Buffer, Feed, Sink};
 
@@ -52,10 +54,10 @@ const CONSEQUENCE: Duration = Duration::from_secs(10);
 const DOOM: Duration = Duration::from_secs(5);
 /// From TERM to KILL for a foreground whose front was killed.
 const GRACE: Duration = Duration::from_secs(1);
-/// The same for a job that somebody is killing: its tree dies a little later, by that kill.
-const KILLED_LEFTOVER: Duration = Duration::from_secs(15);
 /// How long the leftovers of an ended job may live before they count as jobs of their own.
 const LEFTOVER: Duration = Duration::from_millis(200);
+/// The same for what a kill is about to end, and for all that is left if nobody said whom it means.
+const KILLED_LEFTOVER: Duration = Duration::from_secs(15);
 
 /// How often a job is looked at that there was no descriptor for.
 const UNSEEN: Duration = Duration::from_secs(1);
@@ -160,6 +162,7 @@ pub(crate) struct Supervisor {
     /// The last output of feeds that have ended.
     last_tail: Vec<u8>,
     leftovers_at: Option<Duration>,
+    kills: Kills,
     /// `Some` from the end of the call until what can wait was done.
     settle_down_at: Option<Duration>,
     /// What the announcement calls this program, once asked for.
@@ -256,13 +259,13 @@ impl Supervisor {
                 .and_then(|killing| killing.escalate_at),
             self.doomed.as_ref().and_then(|doomed| doomed.kill_at),
             self.leftovers_at,
+            self.kills.next(),
             self.settle_down_at,
             self.looks.map(|(_, at)| at),
             self.retry_at,
             self.settled_in_at,
             self.jobs
                 .iter()
-                .filter(|job| !job.ended)
                 .flat_map(|job| [job.deadline, job.idle.map(|(at, _)| at)])
                 .flatten()
                 .min(),
@@ -323,7 +326,11 @@ impl Supervisor {
             self.kill_doomed();
         }
         if self.leftovers_at.take_if(|at| *at <= now).is_some() {
+            self.kills.left_a_rest = false;
             self.adopt_strays();
+        }
+        if self.kills.next().is_some_and(|at| at <= now) {
+            self.forget_kills(now);
         }
         if self.settle_down_at.is_some_and(|at| at <= now) {
             self.settle_down();
@@ -371,8 +378,15 @@ impl Supervisor {
                 }
             } else {
                 self.hear_all();
-                if self.is_worth_a_record(change.pid) {
-                    self.record_dead_stray(change.pid, status, change.usage);
+                if self.is_worth_a_record(change.pid, status) {
+                    // Whoever ended it with its job has said so before.
+                    self.read_requests();
+                    if self.job_of(change.pid).is_some() {
+                        continue;
+                    }
+                    if self.is_worth_a_record(change.pid, status) {
+                        self.record_dead_stray(change.pid, status, change.usage);
+                    }
                 }
             }
             process::reap(change.pid);

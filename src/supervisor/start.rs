@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use nix::sys::epoll::{Epoll, EpollCreateFlags};
 
+use super::kills::Kills;
 use super::ledger::Ledger;
 use super::stream::{Buffer, Feed, Sink};
 use super::{
@@ -159,6 +160,7 @@ fn begin(mut work: Work, link: &mut FrontLink) -> std::io::Result<Supervisor> {
         ourselves: work.ourselves,
         last_tail: Vec::new(),
         leftovers_at: None,
+        kills: Kills::default(),
         settle_down_at: None,
         program_name: std::cell::OnceCell::new(),
         looks: None,

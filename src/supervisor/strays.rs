@@ -17,7 +17,7 @@ use crate::sys::process::Usage;
 use crate::sys::{fds, proc, session};
 
 impl Supervisor {
-    /// Our children that are no job, not the shell and not being killed with it; with `dead`, also
+    /// Our children that are no job, not the shell and not being killed with either; with `dead`, also
     /// those that have ended and were not reaped yet.
     pub(super) fn strays(&self, dead: bool) -> Vec<i32> {
         if self.has_no_children() || self.is_blind() {
@@ -27,6 +27,7 @@ impl Supervisor {
             self.job_of(pid).is_some()
                 || (pid == self.shell.pid && self.shell.status.is_none())
                 || self.is_target(pid)
+                || self.is_condemned(pid)
                 || self.helpers.contains(&pid)
         };
         let mut children = proc::own_children();
@@ -99,11 +100,12 @@ impl Supervisor {
     /// the call was cut short. Short-lived leftovers did not (`> >(tee log)`, the rest of an ended
     /// job), nor did what died of the kill itself, nor one that handed over to a child, as daemons do,
     /// nor a launcher that a hang-up ended before it had registered its job.
-    pub(super) fn is_worth_a_record(&self, pid: i32) -> bool {
+    pub(super) fn is_worth_a_record(&self, pid: i32, status: i32) -> bool {
         if self.is_target(pid)
+            || self.is_condemned(pid)
             || self.was_job(pid)
             || self.is_helper(pid)
-            || self.leftovers_at.is_some()
+            || self.leftovers_at.is_some() && !self.ended_by_itself(pid, status)
         {
             return false;
         }

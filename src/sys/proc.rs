@@ -278,6 +278,16 @@ pub fn exe(pid: i32) -> Option<std::path::PathBuf> {
     link(pid, "exe")
 }
 
+/// Whether two processes run the same file, under whatever name.
+#[must_use]
+pub fn is_same_program(one: i32, other: i32) -> bool {
+    let file = |pid| {
+        let stat = nix::sys::stat::stat(path(pid, "exe")?.as_str()).ok()?;
+        Some((stat.st_dev, stat.st_ino))
+    };
+    file(one).is_some_and(|one| file(other) == Some(one))
+}
+
 /// The arguments, as the process shows them.
 #[must_use]
 pub fn cmdline(pid: i32) -> Option<Vec<OsString>> {

@@ -1,9 +1,12 @@
 //! `kill`: ends jobs, whole trees of them.
 //!
-//! It writes down that it asked, signals, and waits; how a job ended is for its supervisor to say.
+//! It writes down that it asked, tells the supervisor whom it is about to signal, signals, and waits; how
+//! a job ended is for its supervisor to say. To a tree belong also the job's daemons: processes that were
+//! left to the supervisor, carry the job's mark and are no jobs of their own.
 //! Processes are signalled one by one, each through a pidfd whose process was checked: a pid that was
 //! reused meanwhile is never hit.
 
+mod home;
 #[cfg(test)]
 mod tests;
 
@@ -26,6 +29,7 @@ use crate::sys::{clock, proc};
 use crate::text;
 use crate::verbs::format::{ending, sentence, signal_name};
 use crate::verbs::{Context, row};
+use home::Home;
 
 /// How long processes may take to go after KILL; only the kernel can hold them then.
 const AFTER_KILL: Duration = Duration::from_secs(10);
@@ -142,7 +146,7 @@ fn end(
         job.request_kill(&intent).ok();
     }
     if !ENDING.contains(&signal) {
-        let refused = tree.signal_new(signal, &mut Vec::new());
+        let refused = tree.signal_new(signal, None, &mut Vec::new());
         return match (job.wait(Some(Instant::now() + AFTER_OTHER))?, refused) {
             (Waited::Ended(ended), _) => Ok(Report::Ended(ended)),
             (Waited::Gone, _) => Ok(Report::Gone),
@@ -258,6 +262,8 @@ pub(super) struct Tree {
     known: HashMap<i32, u64>,
     /// Never signalled, whatever the table says.
     spared: [i32; 2],
+    /// `None` in tests.
+    home: Option<Home>,
 }
 
 impl Tree {
@@ -284,6 +290,7 @@ impl Tree {
                 .into_iter()
                 .collect(),
             spared: [std::process::id() as i32, job.launch.supervisor.pid],
+            home: Some(Home::of(job)),
         })
     }
 
@@ -328,7 +335,13 @@ impl Tree {
     }
 
     fn look(&mut self) -> Vec<Process> {
-        let table: Vec<Process> = proc::table()
+        let table = proc::table();
+        if let Some(home) = &mut self.home {
+            let known = |(pid, starttime)| self.known.get(&pid) == Some(&starttime);
+            let daemons = home.new_daemons(&table, known);
+            self.known.extend(daemons);
+        }
+        let table: Vec<Process> = table
             .into_iter()
             .filter(|stat| !stat.is_dead())
             .map(|stat| Process {
@@ -342,13 +355,21 @@ impl Tree {
         self.living(&table)
     }
 
-    /// Signals all that live and were not in `sent` yet; gives the first refusal.
-    fn signal_new(&mut self, signal: i32, sent: &mut Vec<(Process, OwnedFd)>) -> Option<io::Error> {
+    /// Signals all that live and were not in `sent` yet; gives the first refusal. `time`: how long their
+    /// end may take, which is said before; `None`: the signal only may end them, and nothing follows it.
+    fn signal_new(
+        &mut self,
+        signal: i32,
+        time: Option<Duration>,
+        sent: &mut Vec<(Process, OwnedFd)>,
+    ) -> Option<io::Error> {
         let mut refused = None;
-        for process in self.look() {
-            if sent.iter().any(|(before, _)| *before == process) {
-                continue;
-            }
+        let mut new = self.look();
+        new.retain(|process| !sent.iter().any(|(before, _)| before == process));
+        if let (Some(home), Some(time)) = (&self.home, time) {
+            home.announce(new.iter().map(|p| (p.pid, p.starttime)).collect(), time);
+        }
+        for process in new {
             // One that ended meanwhile is no failure.
             let Ok(pidfd) = proc::pidfd_open_checked(process.pid, process.starttime) else {
                 continue;
@@ -373,7 +394,8 @@ impl Tree {
         let mut sent = Vec::new();
         let mut refused = None;
         loop {
-            let error = self.signal_new(signal, &mut sent);
+            // KILL follows, and only when the kernel holds somebody it needs all of its time.
+            let error = self.signal_new(signal, Some(time + AFTER_KILL), &mut sent);
             refused = refused.or(error);
             sent.retain(|(_, pidfd)| is_alive(pidfd));
             if sent.is_empty() {

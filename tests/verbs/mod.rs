@@ -2,6 +2,8 @@
 
 /// Unknown ids, damaged files, other people's directories, newer versions.
 mod bad_input;
+/// Ending a job ends its daemons, and nobody else's.
+mod daemons;
 /// One order for all readers, and cursors that miss nothing.
 mod events;
 /// Ending jobs, and what the record says of it.

@@ -19,6 +19,7 @@ fn tree(has_session: bool) -> Tree {
         has_group: has_session,
         known: HashMap::from([(100, 1100)]),
         spared: [900, 90],
+        home: None,
     }
 }
 

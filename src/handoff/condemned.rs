@@ -1,0 +1,154 @@
+//! A kill under way: which processes are about to end together with a job, and whether a process is a
+//! daemon of one.
+//!
+//! Whoever kills a job says so to its supervisor before the first signal. Afterwards nobody could tell
+//! a process that died of the kill from one that ended by itself: the job is gone, its tree was handed
+//! to the supervisor, and the dead have no environment.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::Duration;
+
+use super::frame::frame;
+use super::{Address, JOB_VARIABLE};
+use crate::invocation::OWN_NAME;
+use crate::job::JobId;
+use crate::sys::proc::{self, Stat};
+use crate::sys::{fds, signal};
+
+pub(super) const KIND: u8 = b'k';
+/// How many processes one frame names; each takes 32 bytes at most.
+const MOST: usize = 100;
+/// How long a supervisor may take to make room for what it is told.
+const PATIENCE_MS: i32 = 200;
+
+/// A process that cannot be mistaken for a later one of the same pid.
+pub type Who = (i32, u64);
+
+/// Processes that somebody is about to end together with a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Condemned {
+    pub job: JobId,
+    /// How long that may take; whoever lives then is let live.
+    pub time: Duration,
+    pub who: Vec<Who>,
+}
+
+impl Condemned {
+    fn encode(&self) -> Vec<Vec<u8>> {
+        let head = format!("{}\0{}\0", self.job, self.time.as_millis());
+        let frames = self.who.chunks(MOST).map(|some| {
+            let some = some
+                .iter()
+                .map(|(pid, starttime)| format!("{pid} {starttime}"));
+            let words: Vec<String> = some.collect();
+            frame(KIND, format!("{head}{}", words.join(" ")).as_bytes())
+        });
+        frames.collect()
+    }
+
+    pub(super) fn read(content: &[u8]) -> Option<Self> {
+        let mut parts = std::str::from_utf8(content).ok()?.splitn(3, '\0');
+        let job = parts.next()?.parse().ok()?;
+        let time = Duration::from_millis(parts.next()?.parse().ok()?);
+        let mut words = parts.next()?.split(' ');
+        let mut who = Vec::new();
+        while let Some(pid) = words.next() {
+            who.push((pid.parse().ok()?, words.next()?.parse().ok()?));
+        }
+        Some(Self { job, time, who })
+    }
+
+    /// Tells the job's supervisor, which reads it before it judges anybody's death. Nobody answers, and
+    /// a supervisor that cannot be told protects nobody: it goes by the written intent then.
+    pub fn tell(&self, address: Address) {
+        let Ok(_supervisor) = proc::pidfd_open(address.pid) else {
+            return;
+        };
+        let flags = libc::O_WRONLY | libc::O_NONBLOCK;
+        let Ok(pipe) = fds::open_path(&address.pipe_path(), flags) else {
+            return;
+        };
+        // What was opened is looked at: the number may be another's by now.
+        if fds::object(pipe.as_raw_fd()) == Some(address.pipe) {
+            self.write(&pipe);
+        }
+    }
+
+    fn write(&self, pipe: &OwnedFd) {
+        // A supervisor that goes away meanwhile is no reason for us to die.
+        signal::ignore(&[libc::SIGPIPE]);
+        for frame in self.encode() {
+            if !fds::wait_writable(pipe.as_raw_fd(), PATIENCE_MS)
+                || nix::unistd::write(pipe, &frame).is_err()
+            {
+                return;
+            }
+        }
+    }
+}
+
+/// Whether a process that was left to `supervisor` came from this job, going by the mark that the job's
+/// program was started with. Nothing of ours counts: a supervisor of a command of its own, a launcher that
+/// is about to become another job.
+#[must_use]
+pub fn is_daemon_of(stat: &Stat, job: &JobId, supervisor: i32) -> bool {
+    let mark = format!("{JOB_VARIABLE}={job}").into_bytes();
+    stat.ppid == supervisor
+        && stat.pid > 1
+        && !stat.is_dead()
+        && !stat.comm().starts_with(OWN_NAME.as_bytes())
+        && proc::environment(stat.pid, |entry| entry == mark)
+        && !proc::is_same_program(stat.pid, supervisor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::frame::{LONGEST, Request};
+    use super::*;
+
+    #[test]
+    fn any_number_arrives_in_whole_frames() {
+        for count in [1, MOST, MOST + 1, 3 * MOST] {
+            let who: Vec<Who> = (0..count)
+                .map(|at| (i32::MAX, u64::MAX - at as u64))
+                .collect();
+            let told = Condemned {
+                job: "7f3k2mnp".parse().unwrap(),
+                time: Duration::from_millis(15_000),
+                who: who.clone(),
+            };
+            let frames = told.encode();
+            assert!(frames.iter().all(|frame| frame.len() <= LONGEST));
+            let mut bytes = frames.concat();
+            let mut heard = Vec::new();
+            while let Some(Request::Condemned(some)) = Request::take(&mut bytes) {
+                assert_eq!((&some.job, some.time), (&told.job, told.time));
+                heard.extend(some.who);
+            }
+            assert_eq!(heard, who, "{count}");
+        }
+    }
+
+    #[test]
+    fn nonsense_condemns_nobody() {
+        for bad in [
+            "",
+            "7f3k\0",
+            "7f3k\x005\0",
+            "7f3k\x005\x0012",
+            "7f3k\x005\x0012 x",
+            "7f3k\0x\x0012 13",
+            "../x\x005\x0012 13",
+        ] {
+            assert_eq!(Condemned::read(bad.as_bytes()), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_below_the_supervisor_is_nobodys_daemon() {
+        let own = proc::stat(std::process::id().cast_signed()).unwrap();
+        let job: JobId = "7f3k2m".parse().unwrap();
+        assert!(!is_daemon_of(&own, &job, own.ppid));
+        assert!(!is_daemon_of(&own, &job, own.ppid + 1));
+    }
+}
