@@ -28,7 +28,16 @@ fn finding() {
     let b = make(Some("web"), None, 50_000);
     let c = make(None, Some("s"), 80_000);
     assert_eq!(found(a.as_str(), None).unwrap(), a);
-    assert_eq!(found(&a.as_str()[..4], None).unwrap(), a);
+    // How much two ids that were made at once have in common is a matter of chance.
+    let shared = |other: &JobId| {
+        a.as_str()
+            .bytes()
+            .zip(other.as_str().bytes())
+            .take_while(|(x, y)| x == y)
+            .count()
+    };
+    let unique = shared(&b).max(shared(&c)) + 1;
+    assert_eq!(found(&a.as_str()[..unique], None).unwrap(), a);
     assert_eq!(found("last", None).unwrap(), c);
     assert_eq!(found("last", Some("s")).unwrap(), c);
     assert!(found("last", Some("other")).is_err());
