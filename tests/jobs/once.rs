@@ -93,7 +93,7 @@ fn the_rest_of_a_job_is_not_the_job_again() {
     let (ended, _) = running.returned();
     assert!(ended.succeeded(), "{ended:?}");
     // Left alone for a while, it becomes a job of its own.
-    let runs = |job: &serde_json::Value| job["state"] == "running";
+    let runs = |job: &serde_json::Value| job["state"] == "running" && job["how"] == "stray";
     wait_until("the rest is a job", || {
         ps_json(&stage.sandbox).iter().any(runs)
     });
