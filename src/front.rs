@@ -203,8 +203,7 @@ fn lone_job(text: &[u8], plan: &plan::Plan) -> Option<LoneJob> {
     let command = &text[spot.start..spot.end];
     let plain = |byte: &u8| !b"<>'\"\\$`*?[#~\n".contains(byte);
     command.iter().all(plain).then(|| LoneJob {
-        how: spot.how,
-        pipe: spot.pipe,
+        asked: spot.asked(),
         command: command.to_vec(),
     })
 }

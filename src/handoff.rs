@@ -23,7 +23,7 @@ pub use condemned::{Condemned, Who, is_daemon_of};
 pub use frame::Request;
 pub use register::{Register, Registered};
 
-use crate::job::How;
+use crate::plan::asked::Asked;
 use crate::settings::Settings;
 use crate::sys::affinity::Affinity;
 use crate::sys::fds::{self, Object};
@@ -57,9 +57,7 @@ pub const CHANGED_SIGNALS: &[i32] = &[
 
 /// A job that is known before it starts.
 pub struct LoneJob {
-    pub how: How,
-    /// Its output is to go to a pipe, whatever the settings say.
-    pub pipe: bool,
+    pub asked: Asked,
     pub command: Vec<u8>,
 }
 

@@ -102,8 +102,7 @@ fn start(asked: Asked, given: &[OsString], supervisor: Option<Address>, keep_han
         register(
             address,
             Register {
-                how: how.word().to_owned(),
-                pipe: asked.pipe,
+                asked: Asked { how, ..asked },
                 pid: session::pid(),
                 answer_pid: session::pid(),
                 answer_fd: 0,
@@ -175,8 +174,7 @@ pub fn adopt(words: &[OsString], supervisor: Option<Address>) -> u8 {
     let answer = register(
         address,
         Register {
-            how: asked.how.word().to_owned(),
-            pipe: asked.pipe,
+            asked,
             pid: subshell,
             answer_pid: session::pid(),
             answer_fd: 0,

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use crate::job::How;
 use crate::syntax::literal::{Place, decode, plain};
 use crate::syntax::{self, Background, Dialect, ScopeKind, Script, Simple, Span};
+use asked::Asked;
 use attend::Facts;
 use builtins::{is_builtin, takes_arguments_only};
 use prefix::Prefix;
@@ -63,6 +64,17 @@ pub struct Spot {
     /// The bytes in the text of its level that a brace group goes around.
     pub(crate) local: Span,
     pub(crate) form: Form,
+}
+
+impl Spot {
+    /// What its launcher is told.
+    #[must_use]
+    pub fn asked(&self) -> Asked {
+        Asked {
+            how: self.how,
+            pipe: self.pipe,
+        }
+    }
 }
 
 /// How a spot is turned into a job.

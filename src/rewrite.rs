@@ -9,7 +9,6 @@ mod prelude;
 use std::borrow::Cow;
 
 use crate::job::How;
-use crate::plan::asked::Asked;
 use crate::plan::{Form, Plan, Spot};
 use crate::syntax::literal::{encode, single_quote};
 use crate::syntax::{Dialect, scan};
@@ -100,10 +99,7 @@ pub fn shown<'a>(words: impl IntoIterator<Item = &'a [u8]>) -> String {
 }
 
 fn insert(spot: &Spot, source: &[u8], dialect: Dialect, into: &mut Vec<Insertion>) {
-    let mut asked = Asked {
-        how: spot.how,
-        pipe: spot.pipe,
-    };
+    let mut asked = spot.asked();
     let mut call = b"agent_sh ".to_vec();
     match spot.form {
         Form::Insert { at, literal } => {

@@ -1,14 +1,13 @@
 //! A process asks to become a job, and is told where to write.
 
 use super::frame::frame;
+use crate::plan::asked::Asked;
 
 /// A request to make a process a job. Encoded in at most PIPE_BUF bytes, so that it arrives whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Register {
-    /// `How` as a word.
-    pub how: String,
-    /// Its output is to go to a pipe, whatever the settings say.
-    pub pipe: bool,
+    /// One word, so that a supervisor that was started before an update does not stumble on it.
+    pub asked: Asked,
     /// The process that becomes the job.
     pub pid: i32,
     /// The process that waits for the answer, and its descriptor to write it to.
@@ -21,37 +20,25 @@ pub struct Register {
 pub(super) const KIND: u8 = b'r';
 /// Longest text in a request; what is longer is cut.
 const TEXT_LIMIT: usize = 3000;
-/// Part of the first word: a supervisor that was started before an update does not stumble on it.
-const PIPE: &str = "+pipe";
 
 impl Register {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let text = &self.text[..self.text.len().min(TEXT_LIMIT)];
-        let mut content = format!(
-            "{}{}\0{}\0{}\0{}\0",
-            self.how,
-            if self.pipe { PIPE } else { "" },
-            self.pid,
-            self.answer_pid,
-            self.answer_fd
-        )
-        .into_bytes();
-        content.extend(text);
+        let numbers = format!("\0{}\0{}\0{}\0", self.pid, self.answer_pid, self.answer_fd);
+        let content = [&self.asked.word(), numbers.as_bytes(), text].concat();
         frame(KIND, &content)
     }
 
     pub(super) fn read(content: &[u8]) -> Option<Self> {
         let mut parts = content.splitn(5, |&byte| byte == 0);
-        let mut word = || String::from_utf8(parts.next()?.to_vec()).ok();
-        let (how, pid, answer_pid, answer_fd) = (word()?, word()?, word()?, word()?);
-        let bare = how.strip_suffix(PIPE);
+        let asked = Asked::read(parts.next()?);
+        let mut number = || std::str::from_utf8(parts.next()?).ok()?.parse().ok();
         Some(Self {
-            how: bare.unwrap_or(&how).to_owned(),
-            pipe: bare.is_some(),
-            pid: pid.parse().ok()?,
-            answer_pid: answer_pid.parse().ok()?,
-            answer_fd: answer_fd.parse().ok()?,
+            asked,
+            pid: number()?,
+            answer_pid: number()?,
+            answer_fd: number()?,
             text: parts.next()?.to_vec(),
         })
     }
@@ -120,19 +107,22 @@ impl Registered {
 mod tests {
     use super::super::frame::Request;
     use super::*;
+    use crate::job::How;
 
     #[test]
     fn requests_arrive_whole_one_after_the_other() {
         let one = Register {
-            how: "nohup".into(),
-            pipe: true,
+            asked: Asked {
+                how: How::Nohup,
+                pipe: true,
+            },
             pid: 5,
             answer_pid: 6,
             answer_fd: 7,
             text: b"sleep \xff 1".to_vec(),
         };
         let two = Register {
-            pipe: false,
+            asked: Asked::read(b"setsid"),
             text: vec![b'x'; 9000],
             ..one.clone()
         };
@@ -144,7 +134,7 @@ mod tests {
             panic!("no second request");
         };
         assert_eq!(cut.text.len(), TEXT_LIMIT);
-        assert!(!cut.pipe);
+        assert_eq!(cut.asked, two.asked);
         assert_eq!(Request::take(&mut bytes), None);
     }
 

@@ -118,9 +118,8 @@ impl Supervisor {
     /// Whether the foreground is being ended and some of it is left.
     pub(super) fn is_being_killed(&mut self) -> bool {
         self.chase();
-        self.killing.as_ref().is_some_and(|killing| {
-            killing.escalate_at.is_some() && killing.targets.iter().any(is_alive)
-        })
+        let killing = self.killing.as_ref();
+        killing.is_some_and(|killing| killing.escalate_at.is_some()) && self.has_living_targets()
     }
 
     /// Whether something that was signalled as part of the foreground has yet to go.

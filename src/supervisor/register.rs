@@ -8,7 +8,7 @@ use super::ledger::Start;
 use super::{Phase, Supervisor};
 use crate::handoff::control::open_answer;
 use crate::handoff::{Register, Registered};
-use crate::job::How;
+use crate::plan::asked::Asked;
 use crate::settings::Capture;
 use crate::sys::{fds, proc, session};
 
@@ -35,11 +35,10 @@ impl Supervisor {
         // A helper whose subshell was killed meanwhile names us, its parent by now.
         let known = request.pid == session::pid() || job.is_some();
         if !known && proc::starttime(request.pid).is_some() {
-            let how = How::from_word(&request.how).unwrap_or(How::Ampersand);
             // It is here, or one of several: nobody else is to be taken for it.
             self.lone = None;
             let mirrors = self.own_streams(request.pid);
-            self.add_registered(request, how, mirrors, &mut answer);
+            self.add_registered(request, mirrors, &mut answer);
         }
         if let Some(pipe) = open_answer(request.answer_pid, request.answer_fd) {
             drop(std::fs::File::from(pipe).write_all(&answer.encode()));
@@ -62,37 +61,39 @@ impl Supervisor {
         let Some(lone) = self.lone.take() else {
             return false;
         };
-        let how = lone.how;
         let request = Register {
-            how: how.word().to_owned(),
-            pipe: lone.pipe,
+            asked: lone.asked,
             pid: *pid,
             answer_pid: 0,
             answer_fd: -1,
             text: lone.command,
         };
         let mut answer = Registered::default();
-        self.add_registered(&request, how, mirrors, &mut answer);
+        self.add_registered(&request, mirrors, &mut answer);
         if let Some(job) = self.jobs.last_mut() {
             job.expected = Some(answer);
         }
         true
     }
 
+    /// What the output of a job goes to.
+    pub(super) fn capture(&self, asked: Asked) -> Capture {
+        if asked.pipe {
+            Capture::Pipe
+        } else {
+            self.settings.capture
+        }
+    }
+
     fn add_registered(
         &mut self,
         request: &Register,
-        how: How,
         mirrors: [Option<Mirror>; 2],
         answer: &mut Registered,
     ) {
         let mut degraded = Vec::new();
         let output = if mirrors.iter().any(Option::is_some) {
-            let capture = if request.pipe {
-                Capture::Pipe
-            } else {
-                self.settings.capture
-            };
+            let capture = self.capture(request.asked);
             self.spare_output
                 .take_if(|(_, _, tty)| *tty == (capture == Capture::Pty))
                 .or_else(|| open_output(capture, &mut degraded))
@@ -105,7 +106,7 @@ impl Supervisor {
             None => target(request.pid, 1),
         };
         let start = Start {
-            how,
+            how: request.asked.how,
             pid: request.pid,
             text: &request.text,
             tty,

@@ -22,7 +22,6 @@ use crate::handoff::{
     Address, CALLER_VARIABLE, CHANGED_SIGNALS, FrontLink, Group, SUPERVISOR_TITLE,
     SUPERVISOR_VARIABLE, ToFront, Work,
 };
-use crate::settings::Capture;
 use crate::sys::fds::{self, Kind};
 use crate::sys::process::{self, Forked, Image};
 use crate::sys::signal::{self, SignalFd};
@@ -202,12 +201,10 @@ fn begin(mut work: Work, link: &mut FrontLink) -> std::io::Result<Supervisor> {
     if supervisor.has_spots {
         supervisor.ledger.prepare();
         supervisor.program_name();
-        let pipe = supervisor.lone.as_ref().is_some_and(|lone| lone.pipe);
-        let capture = if pipe {
-            Capture::Pipe
-        } else {
-            supervisor.settings.capture
-        };
+        let lone = supervisor.lone.as_ref().map(|lone| lone.asked);
+        let capture = lone.map_or(supervisor.settings.capture, |asked| {
+            supervisor.capture(asked)
+        });
         supervisor.spare_output = jobs::open_output(capture, &mut Vec::new());
         if let Some(affinity) = &supervisor.affinity {
             affinity.come_home();
