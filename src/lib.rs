@@ -36,6 +36,9 @@ pub mod screen;
 pub mod session;
 pub mod settings;
 pub mod shell;
+#[cfg(test)]
+#[path = "../tests/support/skip.rs"]
+mod skip;
 pub mod store;
 pub mod supervisor;
 pub mod syntax;
