@@ -84,8 +84,8 @@ pub enum Verb {
 #[command(after_help = "\
 One argument with blanks in it is text for the real shell; several words are a program and its arguments.
 The job's id is printed. With -i it can be typed at ('agent-sh send', 'agent-sh attach'); with -i --wait at a terminal \
-it is attached to at once, and Ctrl-] detaches. A signal to --wait ends the waiting, not the job. A name means the \
-newest job that has it.
+it is attached to at once, and Ctrl-] detaches. A signal to --wait ends the waiting, not the job. With --wait a pipe or a file \
+as stdin is the job's; else it has none. A name means the newest running job that has it, else the newest.
 
 Example:
   agent-sh run --name web -- npm run dev
@@ -237,7 +237,8 @@ pub struct Logs {
 /// Block until jobs have ended, or until one writes, listens or is silent
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Without an ID: all running jobs of the caller's session, or of every session if the caller has none.
+Without an ID: the running jobs of the caller's session (of every session if the caller has none), and those of it that \
+ended and that no 'wait' has reported yet; with --for-output, --for-port or --idle only those that run.
 One line per job is printed when it ends; with --json its record, one a line.
 --for-output looks at all lines since the job's start, as clean text, a prompt without a newline included. \
 --for-port waits until a process of the job itself listens on that TCP port.

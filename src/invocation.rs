@@ -157,7 +157,9 @@ pub fn read(
     if VERBS.contains(&&*word) || matches!(&*word, "--help" | "-h" | "--version" | "-V") {
         return Role::Verb;
     }
-    if word.starts_with(['-', '+']) || is_file(first) {
+    // With more words behind it, a path is a script, there or not: the shell says what is wrong.
+    let is_path = rest.len() > 1 && word.contains('/');
+    if word.starts_with(['-', '+']) || is_path || is_file(first) {
         return call(None, rest.to_vec(), form_of(rest, &stdin_is_terminal));
     }
     if rest.len() == 1 {
@@ -282,6 +284,8 @@ mod tests {
             (&["bash", "-x", "anything", "a"], Form::Script),
             (&["agent-sh", "-lc", "x"], at(1)),
             (&["agent-sh", "script.sh", "a"], Form::Script),
+            (&["agent-sh", "./nope.sh", "a"], Form::Script),
+            (&["agent-sh", "./nope.sh"], at(1)),
             (&["agent-sh", "make -j2 && echo ok"], at(1)),
             (&["agent-sh", "ls"], at(1)),
             (&["/opt/agent-sh-bash", "-c", "x"], at(1)),

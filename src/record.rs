@@ -63,7 +63,7 @@ pub struct CommandText {
     /// Of the whole original text, in hex.
     pub sha256: String,
     pub truncated: bool,
-    /// Whether secrets were looked for and replaced.
+    /// Whether something in it was taken for a secret and replaced.
     pub redacted: bool,
 }
 
@@ -74,11 +74,13 @@ impl CommandText {
         // Twice what is kept is looked through: a command may be 128 KiB, and this is on its way.
         let start = &command[..command.len().min(2 * LONGEST_COMMAND)];
         let whole = String::from_utf8_lossy(start);
-        let redacted = mode == RecordCommand::Redacted;
-        let safe = if redacted {
-            text::redact(&whole)
-        } else {
-            whole.into_owned()
+        let (safe, redacted) = match mode {
+            RecordCommand::Redacted => {
+                let safe = text::redact(&whole);
+                let redacted = safe != whole;
+                (safe, redacted)
+            }
+            RecordCommand::Full => (whole.into_owned(), false),
         };
         let shown = text::first_bytes(&safe, LONGEST_COMMAND);
         Self {

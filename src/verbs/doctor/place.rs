@@ -266,11 +266,14 @@ pub(super) fn settings(context: &Context) -> Vec<Finding> {
         } else {
             format!("='{}'", bad.value)
         };
-        found.push(fail(
-            "settings",
-            format!("{}{value} in {origin}: {}", bad.name, bad.why),
-            "correct it or take it out; with -c it is ignored, the other verbs stop at it",
-        ));
+        let text = format!("{}{value} in {origin}: {}", bad.name, bad.why);
+        found.push(if bad.is_unknown() {
+            warn("settings", text, "correct it or take it out; it is ignored")
+        } else {
+            let hint =
+                "correct it or take it out; with -c it is ignored, the other verbs stop at it";
+            fail("settings", text, hint)
+        });
     }
     let names: Vec<String> = std::env::vars_os()
         .filter_map(|(name, _)| name.into_string().ok())
