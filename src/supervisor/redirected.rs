@@ -67,7 +67,7 @@ impl Supervisor {
     /// place where somebody would look.
     fn only_file(&self, index: usize) -> Option<String> {
         let job = &self.jobs[index];
-        let own = job.output.as_ref()?.object;
+        let own = job.output.as_ref()?.main.object;
         let shell = proc::cmdline(job.pid);
         let mut tree = vec![job.pid];
         let mut next = 0;

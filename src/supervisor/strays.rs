@@ -195,7 +195,7 @@ impl Supervisor {
         // The terminal of an ended job passes to whoever of its tree still writes to it.
         let inherited = loose.iter().copied().find(|&index| {
             let output = self.jobs[index].output.as_ref();
-            output.is_some_and(|o| o.object.is_some() && streams.contains(&o.object))
+            output.is_some_and(|output| output.find(&streams).is_some())
         });
         let shared = feed
             .and_then(|at| self.feeds.iter().flatten().nth(at)?.owner)
@@ -225,7 +225,10 @@ impl Supervisor {
         job.heir_of = dead_leader(pid);
         job.redirected_to = redirected_to;
         if let Some(from) = inherited {
+            // The loop would go on telling of it under the number of the job that has ended.
+            self.jobs[from].listen(&self.epoll, false);
             job.output = self.jobs[from].output.take();
+            job.mirrors = self.jobs[from].mirrors;
             job.listen(&self.epoll, true);
         }
         self.jobs.push(job);
