@@ -147,6 +147,7 @@ pub(super) struct Job {
     /// Its output waits for the harness.
     pub(super) held: bool,
     pub(super) redirected_to: Option<String>,
+    pub(super) redirected_stderr: Option<String>,
     pub(super) ended: bool,
     /// The end of it, if no record of that could be written yet.
     pub(super) unwritten: Option<Box<ExitFacts>>,
@@ -267,6 +268,7 @@ impl Supervisor {
             strips: [StripEscapes::new(), StripEscapes::new()],
             held: false,
             redirected_to: None,
+            redirected_stderr: None,
             ended: false,
             unwritten: None,
             stopped_seen: false,
@@ -412,6 +414,15 @@ pub(super) fn target(pid: i32, fd: i32) -> Option<String> {
     let path = proc::link(pid, &format!("fd/{fd}"))?;
     path.is_absolute()
         .then(|| path.to_string_lossy().into_owned())
+}
+
+/// Where stdout and stderr of a process lead, as far as they are not ours to read. One place is named
+/// once.
+pub(super) fn redirections(pid: i32, ours: [bool; 2]) -> [Option<String>; 2] {
+    let of = |fd: i32, ours: bool| (!ours).then(|| target(pid, fd)).flatten();
+    let stdout = of(1, ours[0]);
+    let stderr = of(2, ours[1]).filter(|path| Some(path) != stdout.as_ref());
+    [stdout, stderr]
 }
 
 /// A pseudo-terminal for a job, or a pipe where there is none or none is wanted.

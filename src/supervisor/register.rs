@@ -3,7 +3,7 @@
 
 use std::io::Write;
 
-use super::jobs::{Mirror, Opened, Output, STDOUT, open_channel, target};
+use super::jobs::{Mirror, Opened, Output, STDOUT, open_channel, redirections};
 use super::ledger::Start;
 use super::{Phase, Supervisor};
 use crate::handoff::control::open_answer;
@@ -101,16 +101,15 @@ impl Supervisor {
         let errors = apart.then(|| self.open(capture, &mut degraded)).flatten();
         degraded.dedup();
         let tty = main.as_ref().is_some_and(|opened| opened.tty);
-        let redirected_to = match mirrors[0] {
-            Some(_) => None,
-            None => target(request.pid, 1),
-        };
+        let ours = mirrors.map(|mirror| mirror.is_some());
+        let [redirected_to, redirected_stderr] = redirections(request.pid, ours);
         let start = Start {
             how: request.asked.how,
             pid: request.pid,
             text: &request.text,
             tty,
             redirected_to: redirected_to.clone(),
+            redirected_stderr: redirected_stderr.clone(),
             transcript: None,
             degraded,
             run: None,
@@ -120,6 +119,7 @@ impl Supervisor {
         let index = self.jobs.len();
         let mut job = self.new_job(request.pid, request.text.clone(), live);
         job.redirected_to = redirected_to;
+        job.redirected_stderr = redirected_stderr;
         if let Some(main) = main.filter(|_| job.live.is_some()) {
             answer.output = main.path;
             answer.stdout = mirrors[0].is_some();
