@@ -137,7 +137,7 @@ Within a session (an agent's conversation) only its jobs are listed, else all. N
 TIME is how long a job has run, or took. EXIT is its exit code, or the signal that ended it.
 --watch refreshes in place until Ctrl-C; where there is no terminal it prints the list again whenever it changed.
 --json prints an array of objects with: id name state exit_code signal pid command how session harness cwd \
-started_at ended_at duration_ms transcript redirected_to bytes_total degraded.
+started_at ended_at duration_ms transcript redirected_to redirected_stderr bytes_total degraded.
 
 Example:
   agent-sh ps
@@ -193,7 +193,8 @@ pub struct Show {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Clean text, as a person would have seen it: no escape sequences, progress bars as they stood last, nothing of \
-full-screen programs. If stdout was redirected to a file, that file is shown, and stderr says so.
+full-screen programs. If a stream was redirected to a file, that file is shown, and stderr says so; --stderr shows \
+that of stderr alone.
 --json prints {\"line\":TEXT} for each line, and {\"left_out\":BYTES} where the middle of a long output was not kept.
 
 Example:
@@ -223,6 +224,9 @@ pub struct Logs {
     /// The bytes as the job wrote them, escape sequences included
     #[arg(long, conflicts_with_all = ["screen", "cast", "json"])]
     pub raw: bool,
+    /// Only the file that its stderr was sent to, where that is one of its own
+    #[arg(long, conflicts_with_all = ["screen", "cast"])]
+    pub stderr: bool,
     /// What stands on the job's screen now
     #[arg(long, conflicts_with = "cast")]
     pub screen: bool,

@@ -133,6 +133,9 @@ pub struct Launch {
     /// Where its output goes, if not to the transcript.
     #[serde(default)]
     pub redirected_to: Option<String>,
+    /// Where its stderr goes, if neither there nor to the transcript.
+    #[serde(default)]
+    pub redirected_stderr: Option<String>,
     /// The transcript of another job that it shares; `None`: its own.
     #[serde(default)]
     pub transcript: Option<String>,
@@ -250,6 +253,7 @@ pub fn started_event(launch: &Launch, uid: u32, transcript: &str) -> Value {
             "proc": launch.proc,
             "tty": launch.tty,
             "redirected_to": launch.redirected_to,
+            "redirected_stderr": launch.redirected_stderr,
             "degraded": launch.degraded,
             "ignored_settings": launch.ignored_settings,
         },

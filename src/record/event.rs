@@ -90,6 +90,8 @@ pub struct RecordData {
     pub proc: ProcIdentity,
     pub tty: bool,
     pub redirected_to: Option<String>,
+    #[serde(default)]
+    pub redirected_stderr: Option<String>,
     pub output: RecordOutput,
     pub rusage: Option<Usage>,
     pub left_running: Vec<JobId>,
@@ -153,6 +155,8 @@ pub struct SummaryData {
     pub proc: SummaryProcess,
     pub tty: bool,
     pub redirected_to: Option<String>,
+    #[serde(default)]
+    pub redirected_stderr: Option<String>,
     pub output: SummaryOutput,
     pub degraded: Vec<String>,
 }
@@ -232,6 +236,7 @@ impl Record {
             started_boot_ms: 0,
             tty: data.tty,
             redirected_to: data.redirected_to.clone(),
+            redirected_stderr: data.redirected_stderr.clone(),
             transcript: None,
             transcript_cap: 0,
             proc: data.proc.clone(),
@@ -264,6 +269,7 @@ pub fn unknown_launch(id: JobId) -> Launch {
         started_boot_ms: 0,
         tty: false,
         redirected_to: None,
+        redirected_stderr: None,
         transcript: None,
         transcript_cap: 0,
         proc: ProcIdentity::default(),
@@ -356,6 +362,7 @@ pub fn terminal_event(launch: &Launch, facts: &ExitFacts, writer: &Writer) -> Re
             proc: launch.proc.clone(),
             tty: launch.tty,
             redirected_to: launch.redirected_to.clone(),
+            redirected_stderr: launch.redirected_stderr.clone(),
             output: RecordOutput {
                 path: writer.transcript.clone(),
                 bytes_total: output.bytes_total,

@@ -123,6 +123,7 @@ impl Store {
             started_boot_ms: record::millis(boot),
             tty: draft.tty,
             redirected_to: draft.redirected_to,
+            redirected_stderr: draft.redirected_stderr,
             transcript: draft.transcript,
             transcript_cap: draft.transcript_cap,
             proc: draft.proc,

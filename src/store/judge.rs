@@ -66,10 +66,16 @@ fn read_run(dir: &OwnedFd, id: &JobId) -> io::Result<std::result::Result<Run, u6
     Ok(match files::read(dir, "run.json")? {
         Content::Bytes(bytes, file) => match record::parse_launch(&bytes) {
             Parsed::Whole(mut launch) if launch.id == *id => {
-                if launch.redirected_to.is_none()
-                    && let Ok(Content::Bytes(path, _)) = files::read(dir, "redirect")
-                {
-                    launch.redirected_to = String::from_utf8(path).ok();
+                let notes = [
+                    (&mut launch.redirected_to, "redirect"),
+                    (&mut launch.redirected_stderr, "redirect-stderr"),
+                ];
+                for (known, name) in notes {
+                    if known.is_none()
+                        && let Ok(Content::Bytes(path, _)) = files::read(dir, name)
+                    {
+                        *known = String::from_utf8(path).ok();
+                    }
                 }
                 Ok(Run {
                     launch,

@@ -124,7 +124,7 @@ impl Supervisor {
         self.news = true;
         let ended = (clock::wall(), clock::boottime());
         if let Some(output) = &mut self.jobs[index].output {
-            output.follower = None;
+            output.let_go();
         }
         self.drain_tty(index);
         self.drain_feeds();

@@ -47,6 +47,7 @@ pub(super) struct Start<'a> {
     pub(super) text: &'a [u8],
     pub(super) tty: bool,
     pub(super) redirected_to: Option<String>,
+    pub(super) redirected_stderr: Option<String>,
     /// The transcript it shares with another job.
     pub(super) transcript: Option<String>,
     pub(super) degraded: Vec<String>,
@@ -204,6 +205,7 @@ impl Ledger {
             started: self.started.or_else(|| self.started(identity.starttime)),
             tty: start.tty,
             redirected_to: start.redirected_to.clone(),
+            redirected_stderr: start.redirected_stderr.clone(),
             transcript: start.transcript.clone(),
             transcript_cap: self.settings.transcript_cap,
             proc: identity,

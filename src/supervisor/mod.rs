@@ -40,7 +40,7 @@ use crate::sys::{clock, proc};
 use jobs::Job;
 use kills::Kills;
 use ledger::Ledger;
-use stream::{Buffer, Feed, Sink};
+use stream::{Buffer, Feed, STALLED, Sink};
 
 /// How long short-lived leftovers of the shell may hold the call.
 const DRAIN: Duration = Duration::from_millis(200);
@@ -69,6 +69,7 @@ const TOKEN_SINK: u64 = 1 << 32;
 const TOKEN_FEED: u64 = 2 << 32;
 const TOKEN_JOB: u64 = 3 << 32;
 const TOKEN_TTY: u64 = 4 << 32;
+const TOKEN_ERRORS: u64 = 5 << 32;
 
 /// Where the call stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,8 +138,8 @@ pub(crate) struct Supervisor {
     feeds: Vec<Option<Feed>>,
     jobs: Vec<Job>,
     ledger: Ledger,
-    /// A terminal for the next job, opened ahead of it.
-    spare_output: Option<(jobs::Output, String, bool)>,
+    /// Terminals for the next job, opened ahead of it.
+    spares: Vec<jobs::Opened>,
     settings: Settings,
     saved: Saved,
     has_spots: bool,
@@ -270,6 +271,7 @@ impl Supervisor {
                 .flatten()
                 .min(),
             self.jobs.iter().any(Job::is_unseen).then_some(now + UNSEEN),
+            self.is_holding().then_some(now + STALLED),
         ]
         .into_iter()
         .flatten()
@@ -291,6 +293,7 @@ impl Supervisor {
             TOKEN_FEED => drop(self.read_feed(index)),
             TOKEN_JOB => self.check_job(index),
             TOKEN_TTY => self.handle_terminal(index, flags),
+            TOKEN_ERRORS => drop(self.read_tty(index, jobs::STDERR)),
             _ => match token {
                 TOKEN_CHILD => {
                     while self.children.next().is_some() {}
@@ -308,6 +311,7 @@ impl Supervisor {
         if self.jobs.iter().any(Job::is_unseen) {
             self.check_unwatched();
         }
+        self.let_jobs_go_on();
         if self.promote_at.is_some_and(|at| at <= now) && self.phase == Phase::Foreground {
             self.promote();
         }

@@ -143,6 +143,7 @@ impl Supervisor {
             text: &text,
             tty,
             redirected_to: None,
+            redirected_stderr: None,
             transcript: None,
             degraded: Vec::new(),
             run: Some(run),

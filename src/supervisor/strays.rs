@@ -5,14 +5,15 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-use super::jobs::target;
+use super::jobs::redirections;
 use super::ledger::Start;
-use super::stream::Sink;
+use super::stream::{Feed, Sink};
 use super::{DRAIN, LAUNCHING, Phase, REGISTRATION, Supervisor};
 use crate::handoff;
 use crate::invocation;
 use crate::job::How;
 use crate::rewrite;
+use crate::sys::fds::Object;
 use crate::sys::process::Usage;
 use crate::sys::{fds, proc, session};
 
@@ -147,6 +148,7 @@ impl Supervisor {
             text: text.as_bytes(),
             tty: false,
             redirected_to: None,
+            redirected_stderr: None,
             transcript: None,
             degraded: Vec::new(),
             run: None,
@@ -195,7 +197,7 @@ impl Supervisor {
         // The terminal of an ended job passes to whoever of its tree still writes to it.
         let inherited = loose.iter().copied().find(|&index| {
             let output = self.jobs[index].output.as_ref();
-            output.is_some_and(|o| o.object.is_some() && streams.contains(&o.object))
+            output.is_some_and(|output| output.find(&streams).is_some())
         });
         let shared = feed
             .and_then(|at| self.feeds.iter().flatten().nth(at)?.owner)
@@ -203,17 +205,21 @@ impl Supervisor {
                 let path = self.jobs[owner].live.as_ref()?.transcript_path();
                 Some(path.to_string_lossy().into_owned())
             });
-        let redirected_to = if feed.is_none() && inherited.is_none() {
-            target(pid, 1)
-        } else {
-            None
+        let kept = |stream: &Option<Object>| {
+            let fed = |feed: &Feed| Some(feed.object) == *stream;
+            let output = inherited.and_then(|index| self.jobs[index].output.as_ref());
+            self.feeds.iter().flatten().any(fed)
+                || output.is_some_and(|output| output.find(&[*stream]).is_some())
         };
+        let ours = [kept(&streams[0]), kept(&streams[1])];
+        let [redirected_to, redirected_stderr] = redirections(pid, ours);
         let start = Start {
             how: How::Stray,
             pid,
             text: text.as_bytes(),
             tty: inherited.is_some(),
             redirected_to: redirected_to.clone(),
+            redirected_stderr: redirected_stderr.clone(),
             transcript: shared,
             degraded: Vec::new(),
             run: None,
@@ -224,8 +230,12 @@ impl Supervisor {
         let mut job = self.new_job(pid, text.into_bytes(), live);
         job.heir_of = dead_leader(pid);
         job.redirected_to = redirected_to;
+        job.redirected_stderr = redirected_stderr;
         if let Some(from) = inherited {
+            // The loop would go on telling of it under the number of the job that has ended.
+            self.jobs[from].listen(&self.epoll, false);
             job.output = self.jobs[from].output.take();
+            job.mirrors = self.jobs[from].mirrors;
             job.listen(&self.epoll, true);
         }
         self.jobs.push(job);
@@ -263,22 +273,27 @@ impl Supervisor {
     /// The foreground command becomes a job: the harness would kill it soon, or just tried to.
     pub(super) fn promote(&mut self) {
         let text = self.command.clone();
+        let streams = [1, 2].map(|fd| fds::object_of(self.shell.pid, fd));
+        let fed = |stream: Option<Object>| {
+            let mut feeds = self.feeds.iter().flatten();
+            feeds.any(|feed| Some(feed.object) == stream)
+        };
+        let ours = streams.map(fed);
+        let [redirected_to, redirected_stderr] = redirections(self.shell.pid, ours);
         let start = Start {
             how: How::Promoted,
             pid: self.shell.pid,
             text: &text,
             tty: false,
-            redirected_to: if self.feeds.iter().flatten().next().is_some() {
-                None
-            } else {
-                target(self.shell.pid, 1)
-            },
+            redirected_to,
+            redirected_stderr,
             transcript: None,
             degraded: Vec::new(),
             run: None,
             was: None,
         };
         let redirected_to = start.redirected_to.clone();
+        let redirected_stderr = start.redirected_stderr.clone();
         let Some(live) = self.ledger.publish_since(&start, self.shell.started) else {
             // Without a record nobody could find it again: leave it to the harness.
             self.promote_at = None;
@@ -287,6 +302,7 @@ impl Supervisor {
         let index = self.jobs.len();
         let mut job = self.new_job(self.shell.pid, text, Some(live));
         job.redirected_to = redirected_to;
+        job.redirected_stderr = redirected_stderr;
         for feed in self.feeds.iter_mut().flatten() {
             // What the harness has not taken yet is kept; else a reminder of what it saw last.
             let pending = self.sinks.get_mut(feed.sink).map(Sink::take_pending);
