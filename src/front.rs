@@ -7,7 +7,7 @@
 mod orphans;
 mod terminal;
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CStr, OsStr, OsString};
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -286,8 +286,14 @@ struct Handed {
     shell_pid: &'static AtomicI32,
 }
 
+/// What `ps` shows of a front that waits. Short, as it has to fit where its arguments were, and with no
+/// word in it that somebody might look for to find a program: see `session::set_title`.
+const TITLE: &CStr = c"agent-sh";
+
 /// Starts the supervisor where no walk from the front finds it. `None`: nothing was started.
 fn hand_off(mut work: Work, supervise: fn(Work) -> !) -> Option<Handed> {
+    // Before anything is forked from us, and before the command can look for its own text.
+    session::set_title(TITLE);
     let (answers, their_answers) = fds::pipe().ok()?;
     let (their_requests, requests) = fds::pipe().ok()?;
     if work.run.is_some() {

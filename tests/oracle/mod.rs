@@ -4,6 +4,8 @@
 mod corpus;
 /// Every argv form, and which shell is picked.
 mod forms;
+/// What `pgrep` and `pkill` find of a call.
+mod found;
 /// The exact shapes in which harnesses call their shell.
 mod harnesses;
 /// A person at an interactive shell.
