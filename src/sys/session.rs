@@ -114,6 +114,13 @@ pub fn is_group_orphaned(parent_of: impl Fn(i32) -> Option<i32>) -> bool {
     true
 }
 
+/// Whether this process, and all that it starts, can gain no privileges any more.
+#[must_use]
+pub fn no_new_privs() -> bool {
+    // SAFETY: PR_GET_NO_NEW_PRIVS takes nothing and gives 0 or 1, or -1 where it is not known.
+    unsafe { libc::prctl(libc::PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1 }
+}
+
 /// Makes this process the one that orphans among its descendants are handed to.
 pub fn become_subreaper() -> io::Result<()> {
     // SAFETY: PR_SET_CHILD_SUBREAPER takes an integer.
