@@ -116,7 +116,7 @@ pub enum Form {
     },
     Script,
     Stdin,
-    /// Nothing to supervise: interactive, `-n`, `--version`, or a mistake the shell will explain.
+    /// Nothing to supervise: a person at a terminal, `-n`, `--version`, or a mistake the shell will explain.
     Untouched,
 }
 
@@ -241,7 +241,7 @@ fn base_name(name: &OsStr) -> (String, bool) {
 /// Finds the text among a shell's arguments: options may come before and after `-c`, clusters may
 /// hold several letters, and `o` and `O` take the arguments that follow their cluster.
 fn form_of(args: &[OsString], stdin_is_terminal: &impl Fn() -> bool) -> Form {
-    let (mut command, mut stdin, mut interactive) = (false, false, false);
+    let (mut command, mut stdin) = (false, false);
     let mut index = 0;
     while let Some(arg) = args.get(index) {
         let arg = arg.as_bytes();
@@ -259,7 +259,6 @@ fn form_of(args: &[OsString], stdin_is_terminal: &impl Fn() -> bool) -> Form {
                     match letter {
                         b'c' if set => command = true,
                         b's' if set => stdin = true,
-                        b'i' if set => interactive = true,
                         b'n' | b'D' if set => return Form::Untouched,
                         b'o' | b'O' => index += 1,
                         _ => {}
@@ -277,7 +276,9 @@ fn form_of(args: &[OsString], stdin_is_terminal: &impl Fn() -> bool) -> Form {
         (true, Some(_)) => Form::Command { index },
         (true, None) => Form::Untouched,
         (false, Some(_)) if !stdin => Form::Script,
-        _ if interactive || stdin_is_terminal() => Form::Untouched,
+        _ if stdin_is_terminal() => Form::Untouched,
+        // Also with `-i`: a program types there, not a person. It has a supervisor like any other script,
+        // so that a call below it is a nested one, whose `$PPID` is this shell.
         _ => Form::Stdin,
     }
 }
@@ -337,7 +338,9 @@ mod tests {
             (&["bash", "-c"], Form::Untouched),
             (&["bash", "-n", "-c", "x"], Form::Untouched),
             (&["bash", "--version"], Form::Untouched),
-            (&["bash", "-i"], Form::Untouched),
+            (&["bash", "-i"], Form::Stdin),
+            (&["zsh", "-fi", "-s", "a"], Form::Stdin),
+            (&["bash", "-i", "script.sh"], Form::Script),
             (&["bash"], Form::Stdin),
             (&["bash", "-s", "a", "b"], Form::Stdin),
             (&["bash", "script.sh", "-c", "x"], Form::Script),
@@ -352,6 +355,30 @@ mod tests {
         for (line, expected) in cases {
             assert_eq!(form(line), *expected, "{line:?}");
         }
+    }
+
+    #[test]
+    fn a_person_at_a_terminal_is_left_alone() {
+        let at_terminal = |line: &[&str]| {
+            let args: Vec<OsString> = line.iter().map(OsString::from).collect();
+            match read(&args, None, || true, |_| false) {
+                Role::Shell(call) => call.form,
+                other => panic!("{line:?} is {other:?}"),
+            }
+        };
+        for line in [
+            &["bash"][..],
+            &["-zsh"],
+            &["bash", "-i"],
+            &["sh", "-s", "a"],
+        ] {
+            assert_eq!(at_terminal(line), Form::Untouched, "{line:?}");
+        }
+        assert_eq!(
+            at_terminal(&["bash", "-ic", "x"]),
+            Form::Command { index: 1 }
+        );
+        assert_eq!(at_terminal(&["bash", "script"]), Form::Script);
     }
 
     /// What the file and argv[0] make of a call: the shell, whether it is disguised, and its argv[0].

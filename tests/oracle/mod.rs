@@ -12,6 +12,8 @@ mod harnesses;
 mod job_control;
 /// Sizes and bytes at the edges: large commands and environments, bytes that are no text.
 mod limits;
+/// Calls within calls, below every kind of shell.
+mod nested;
 /// Too few descriptors, no `/proc`.
 mod scarce;
 /// Every exit code and every deadly signal.
