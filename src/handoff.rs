@@ -81,6 +81,8 @@ pub struct Work {
     pub affinity: Option<Affinity>,
     /// The process that started the front.
     pub caller: i32,
+    /// The front is the init of its pid namespace.
+    pub front_is_init: bool,
     /// The path of this program.
     pub ourselves: PathBuf,
     /// `Some` iff the front has a controlling terminal.
@@ -138,6 +140,7 @@ impl Work {
             saved,
             affinity: None,
             caller: session::parent_pid(),
+            front_is_init: session::pid() == 1,
             ourselves,
             terminal: session::controlling_terminal(),
             group: Group::Own,

@@ -254,7 +254,7 @@ impl Supervisor {
             Linger::Never => false,
             Linger::Auto => *self
                 .dies_with_the_call
-                .get_or_init(|| caller::dies_with_the_call(self.caller)),
+                .get_or_init(|| caller::dies_with_the_call(self.front_is_init, self.caller)),
         }
     }
 

@@ -157,6 +157,7 @@ pub(crate) struct Supervisor {
     promote_at: Option<Duration>,
     /// The process that started the front.
     caller: i32,
+    front_is_init: bool,
     /// Whether everything here dies with the call, once asked.
     dies_with_the_call: std::cell::OnceCell<bool>,
     ourselves: std::path::PathBuf,

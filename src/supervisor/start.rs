@@ -156,6 +156,7 @@ fn begin(mut work: Work, link: &mut FrontLink) -> std::io::Result<Supervisor> {
         shell_argv: work.argv,
         run: work.run,
         caller: work.caller,
+        front_is_init: work.front_is_init,
         dies_with_the_call: std::cell::OnceCell::new(),
         ourselves: work.ourselves,
         last_tail: Vec::new(),

@@ -12,7 +12,7 @@ mod streams;
 
 use std::time::{Duration, Instant};
 
-pub(crate) use call::{Call, Ended, Input, Status, exit_of};
+pub(crate) use call::{Call, Ended, Input, Running, Status, exit_of};
 pub(crate) use dialogue::{Dialogue, INTERRUPT, PROMPT, STOP};
 pub(crate) use gate::Gate;
 pub(crate) use process::{Identity, group_kill, parent_of, signal, tree, tree_kill};

@@ -137,15 +137,17 @@ pub(super) fn sandbox() -> Vec<Finding> {
     } else {
         signs.join(", ")
     };
-    vec![if caller::dies_with_the_call(session::parent_pid()) {
-        warn(
-            "sandbox",
-            format!("{signs}; all its processes end with the call"),
-            "no job can outlive a call here; with AGENT_SH_LINGER=auto the call stays until its jobs have ended",
-        )
-    } else {
-        ok("sandbox", signs)
-    }]
+    vec![
+        if caller::dies_with_the_call(session::pid() == 1, session::parent_pid()) {
+            warn(
+                "sandbox",
+                format!("{signs}; all its processes end with the call"),
+                "no job can outlive a call here; with AGENT_SH_LINGER=auto the call stays until its jobs have ended",
+            )
+        } else {
+            ok("sandbox", signs)
+        },
+    ]
 }
 
 /// The harness, the session, the shells, and whether anybody would call us.
