@@ -6,6 +6,7 @@ use std::time::Duration;
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
 
 use super::control::Inbox;
+use super::processes::Ending;
 use super::{Supervisor, TOKEN_JOB, TOKEN_TTY};
 use crate::handoff::Registered;
 use crate::record::{self, ExitFacts};
@@ -64,6 +65,8 @@ pub(super) struct Job {
     strip: StripEscapes,
     pub(super) redirected_to: Option<String>,
     pub(super) ended: bool,
+    /// `Some` iff it has ended: until when what it left may be ending with it.
+    pub(super) ending: Option<Ending>,
     /// The end of it, if no record of that could be written yet.
     pub(super) unwritten: Option<Box<ExitFacts>>,
     pub(super) stopped_seen: bool,
@@ -192,6 +195,7 @@ impl Supervisor {
             strip: StripEscapes::new(),
             redirected_to: None,
             ended: false,
+            ending: None,
             unwritten: None,
             stopped_seen: false,
             deadline: None,
