@@ -169,7 +169,8 @@ impl Supervisor {
             // Also the last words of somebody who is ending by a signal.
             let someone = self.is_blind() || !strays.is_empty() || self.has_living_targets();
             let holds_pipe = open && someone && self.link.is_some();
-            if elapsed < DRAIN && (holds_pipe || strays.iter().any(|&pid| self.is_unsettled(pid))) {
+            let passing = |&pid: &i32| self.is_unsettled(pid) || self.is_ending(pid);
+            if elapsed < DRAIN && (holds_pipe || strays.iter().any(passing)) {
                 return;
             }
             any_strays = !strays.is_empty();
@@ -188,7 +189,7 @@ impl Supervisor {
         }
         // Also for the terminals of jobs that have ended already.
         if any_strays || self.jobs.iter().any(|job| job.ended) {
-            self.adopt_strays();
+            self.adopt_strays(true);
         }
         self.end_call();
     }

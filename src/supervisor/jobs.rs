@@ -6,6 +6,7 @@ use std::time::Duration;
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
 
 use super::control::Inbox;
+use super::processes::Ending;
 use super::stream::Sink;
 use super::{Supervisor, TOKEN_ERRORS, TOKEN_JOB, TOKEN_TTY};
 use crate::handoff::Registered;
@@ -149,6 +150,8 @@ pub(super) struct Job {
     pub(super) redirected_to: Option<String>,
     pub(super) redirected_stderr: Option<String>,
     pub(super) ended: bool,
+    /// `Some` iff it has ended: until when what it left may be ending with it.
+    pub(super) ending: Option<Ending>,
     /// The end of it, if no record of that could be written yet.
     pub(super) unwritten: Option<Box<ExitFacts>>,
     pub(super) stopped_seen: bool,
@@ -270,6 +273,7 @@ impl Supervisor {
             redirected_to: None,
             redirected_stderr: None,
             ended: false,
+            ending: None,
             unwritten: None,
             stopped_seen: false,
             deadline: None,

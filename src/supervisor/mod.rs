@@ -17,6 +17,7 @@ mod jobs;
 mod kills;
 mod ledger;
 mod news;
+mod processes;
 mod redirected;
 mod register;
 mod run;
@@ -40,6 +41,7 @@ use crate::sys::{clock, proc};
 use jobs::Job;
 use kills::Kills;
 use ledger::Ledger;
+use processes::Class;
 use stream::{Buffer, Feed, STALLED, Sink};
 
 /// How long short-lived leftovers of the shell may hold the call.
@@ -163,7 +165,10 @@ pub(crate) struct Supervisor {
     ourselves: std::path::PathBuf,
     /// The last output of feeds that have ended.
     last_tail: Vec<u8>,
+    /// When to look for strays next.
     leftovers_at: Option<Duration>,
+    /// `Some` while a process is waited for that is ending: until when.
+    dying_until: Option<Duration>,
     kills: Kills,
     /// `Some` from the end of the call until what can wait was done.
     settle_down_at: Option<Duration>,
@@ -331,8 +336,7 @@ impl Supervisor {
             self.kill_doomed();
         }
         if self.leftovers_at.take_if(|at| *at <= now).is_some() {
-            self.kills.left_a_rest = false;
-            self.adopt_strays();
+            self.adopt_strays(false);
         }
         if self.kills.next().is_some_and(|at| at <= now) {
             self.forget_kills(now);
@@ -383,13 +387,13 @@ impl Supervisor {
                 }
             } else {
                 self.hear_all();
-                if self.is_worth_a_record(change.pid, status) {
+                if self.class_of_ended(change.pid, status) == Class::Stray {
                     // Whoever ended it with its job has said so before.
                     self.read_requests();
                     if self.job_of(change.pid).is_some() {
                         continue;
                     }
-                    if self.is_worth_a_record(change.pid, status) {
+                    if self.class_of_ended(change.pid, status) == Class::Stray {
                         self.record_dead_stray(change.pid, status, change.usage);
                     }
                 }

@@ -161,6 +161,7 @@ fn begin(mut work: Work, link: &mut FrontLink) -> std::io::Result<Supervisor> {
         ourselves: work.ourselves,
         last_tail: Vec::new(),
         leftovers_at: None,
+        dying_until: None,
         kills: Kills::default(),
         settle_down_at: None,
         program_name: std::cell::OnceCell::new(),

@@ -20,6 +20,8 @@ mod orphaned;
 mod places;
 /// Eleven forms, over every kind of stream, through every kind of kill.
 mod survival;
+/// Trees that die at one blow, daemons that end beside a job.
+mod together;
 
 use std::fs;
 
