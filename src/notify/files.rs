@@ -1,6 +1,5 @@
 //! `dir:`: one file per event, complete or not there, for programs that watch a directory.
 
-use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
@@ -28,7 +27,7 @@ pub(super) fn put(path: &Path, subscriber: &str, event: &Event) -> Sent {
 
 fn try_put(path: &Path, subscriber: &str, event: &Event) -> io::Result<()> {
     // The directory may be a link of the user's, so it is followed.
-    let dir = File::open(path)?;
+    let dir = fsx::open_dir_followed(path)?;
     let name = format!("{}.json", event.id);
     if fsx::stat_at(&dir, name.as_str()).is_ok() {
         return Ok(());

@@ -94,7 +94,7 @@ fn run_from(store: &Store, job: &JobView, subs: &[Subscription], from: u64) {
     let mut total = 0;
     loop {
         // The kernel tells from now on: what was written before has to be looked for.
-        total += read_on(&mut *source, &mut lines);
+        total = u64::saturating_add(total, read_on(&mut *source, &mut lines));
         for line in lines.take() {
             listeners
                 .iter_mut()
@@ -114,11 +114,7 @@ fn run_from(store: &Store, job: &JobView, subs: &[Subscription], from: u64) {
 /// What a job writes, and what to watch for more of it: its transcript, or the file it writes to.
 fn open(job: &JobView) -> io::Result<(Box<dyn Read>, PathBuf)> {
     if let Some(path) = job.launch.redirected_to.as_deref().map(PathBuf::from) {
-        let stat = fsx::stat_path(&path)?;
-        if !fsx::is_regular(&stat) {
-            return Err(io::ErrorKind::Unsupported.into());
-        }
-        return Ok((Box::new(std::fs::File::open(&path)?), path));
+        return Ok((Box::new(fsx::open_regular(&path)?.0), path));
     }
     let reader = job
         .read_transcript(Reading::Raw)
@@ -252,7 +248,7 @@ impl<'a> Listener<'a> {
             heard: String::new(),
             told: 0,
             next: now,
-            beat: sub.heartbeat().map(|every| now + every),
+            beat: sub.heartbeat().and_then(|every| now.checked_add(every)),
             beats: 0,
             known: 0,
         })
@@ -287,11 +283,14 @@ impl<'a> Listener<'a> {
             self.tell_match(store, job);
         }
         if self.beat.is_some_and(|at| at <= now) {
-            self.beat = self.sub.heartbeat().map(|every| now + every);
+            self.beat = self
+                .sub
+                .heartbeat()
+                .and_then(|every| now.checked_add(every));
             if total > self.known {
-                self.beats += 1;
+                self.beats = self.beats.saturating_add(1);
                 let happened = Happened::Alive {
-                    new_bytes: total - self.known,
+                    new_bytes: total.saturating_sub(self.known),
                 };
                 let id = format!("{}.beat.{}", job.id(), self.beats);
                 let event = event(job, id, "heartbeat", &happened, "", None);

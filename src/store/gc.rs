@@ -71,7 +71,7 @@ impl Store {
         for job in self.jobs()? {
             let bytes = self.bytes_of(job.id());
             done.kept += 1;
-            done.kept_bytes += bytes;
+            done.kept_bytes = done.kept_bytes.saturating_add(bytes);
             if !job.state.is_terminal() || job.record.is_none() {
                 done.running += usize::from(!job.state.is_terminal());
             } else if owed.contains(job.id()) {
@@ -102,7 +102,7 @@ impl Store {
                 }
             }
             done.kept -= 1;
-            done.kept_bytes -= bytes;
+            done.kept_bytes = done.kept_bytes.saturating_sub(bytes);
             done.removed.push(Removed { job, bytes, why });
         }
         if !policy.dry_run {
@@ -164,6 +164,6 @@ fn bytes_in(dir: &OwnedFd) -> u64 {
     names
         .iter()
         .filter_map(|name| fsx::stat_at(dir, name.as_os_str()).ok())
-        .map(|stat| stat.st_blocks.unsigned_abs() * 512)
-        .sum()
+        .map(|stat| stat.st_blocks.unsigned_abs().saturating_mul(512))
+        .fold(0, u64::saturating_add)
 }

@@ -69,7 +69,9 @@ fn read_run(dir: &OwnedFd, id: &JobId) -> io::Result<std::result::Result<Run, u6
                 if launch.redirected_to.is_none()
                     && let Ok(Content::Bytes(path, _)) = files::read(dir, "redirect")
                 {
-                    launch.redirected_to = String::from_utf8(path).ok();
+                    // No path is longer, and it goes into the record.
+                    let path = Some(path).filter(|path| path.len() <= libc::PATH_MAX as usize);
+                    launch.redirected_to = path.and_then(|path| String::from_utf8(path).ok());
                 }
                 Ok(Run {
                     launch,

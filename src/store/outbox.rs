@@ -432,10 +432,13 @@ impl Store {
         };
         let changed = fsx::open_dir_at(&self.jobs, id.as_str())
             .and_then(|dir| fsx::stat_at(&dir, "exit.json"))
-            .map(|stat| SystemTime::UNIX_EPOCH + Duration::from_secs(stat.st_mtime.unsigned_abs()));
-        // An hour for clocks that are set.
-        let hour = Duration::from_secs(3600);
-        changed.is_ok_and(|changed| changed + hour < since)
+            .ok()
+            .and_then(|stat| u64::try_from(stat.st_mtime).ok());
+        // An hour for clocks that are set. A time that no clock can name says nothing.
+        let late = changed.and_then(|seconds| {
+            SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds.checked_add(3600)?))
+        });
+        late.is_some_and(|late| late < since)
     }
 }
 
