@@ -82,6 +82,13 @@ impl Store {
             }
         }
         left.sort_by_key(|(_, _, age)| std::cmp::Reverse(*age));
+        let too_large = done.kept_bytes > policy.max_bytes;
+        let may_go = |age: &Duration| *age >= policy.keep || (too_large && *age >= policy.fresh);
+        if !policy.dry_run {
+            // Once for all of them: each would ask the disk.
+            let ids = left.iter().filter(|(_, _, age)| may_go(age));
+            drop(self.raise_floor(ids.map(|(job, ..)| job.id())));
+        }
         let mut gone = Vec::new();
         for (job, bytes, age) in left {
             let why = if age >= policy.keep {

@@ -36,7 +36,7 @@ use super::files::{self, Content};
 use super::view::JobView;
 use super::{Store, root};
 use crate::error::{Error, Result};
-use crate::job::JobId;
+use crate::job::{JobId, Serial};
 use crate::record::{FORMAT, rfc3339, wall_between};
 use crate::sys::{clock, fsx};
 
@@ -57,7 +57,7 @@ pub fn exit_event(id: &JobId) -> String {
 /// An id that stands for no job, for tests of a sink.
 #[must_use]
 pub fn example_id() -> JobId {
-    JobId::mint(0, 0)
+    Serial::at(0).id(0)
 }
 
 /// The job that an event id belongs to.

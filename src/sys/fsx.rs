@@ -298,6 +298,20 @@ pub fn random() -> u32 {
     super::clock::boottime().subsec_nanos() ^ std::process::id().rotate_left(16)
 }
 
+/// Bits that nobody can guess. Where the kernel has none to give yet, they are only unlike others.
+#[must_use]
+pub fn random_bytes<const N: usize>() -> [u8; N] {
+    let mut bits = [0u8; N];
+    // SAFETY: the kernel writes at most the `N` bytes of `bits`, which is live and writable.
+    let got = unsafe { libc::getrandom(bits.as_mut_ptr().cast(), N, 0) };
+    if usize::try_from(got) != Ok(N) {
+        for place in &mut bits {
+            *place = random().to_ne_bytes()[0];
+        }
+    }
+    bits
+}
+
 /// The effective user.
 #[must_use]
 pub fn euid() -> u32 {
