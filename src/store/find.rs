@@ -174,7 +174,10 @@ fn newest<'a>(stores: &'a [Store], session: Option<&str>) -> Result<Option<(&'a 
     let mut best: Option<((String, i32), i64, &Store, JobId)> = None;
     for ((written, _), store, id) in all {
         // A second of slack: the clocks of a file system tick coarsely.
-        if best.as_ref().is_some_and(|(_, at, ..)| written + 1 < *at) {
+        if best
+            .as_ref()
+            .is_some_and(|(_, at, ..)| written.saturating_add(1) < *at)
+        {
             break;
         }
         let Some(label) = store.label(&id) else {

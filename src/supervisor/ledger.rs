@@ -163,8 +163,8 @@ impl Ledger {
     pub(super) fn publish(&mut self, start: &Start<'_>) -> Option<LiveJob> {
         let prepared = Cell::new(self.prepared.take());
         self.make(|ledger, store| match prepared.take() {
-            Some(prepared) => store.create_prepared(prepared, ledger.draft(start)),
-            None => store.create_job(ledger.draft(start)),
+            Some(prepared) => store.create_prepared(prepared, ledger.draft(start, store)),
+            None => store.create_job(ledger.draft(start, store)),
         })
     }
 
@@ -177,7 +177,7 @@ impl Ledger {
         live
     }
 
-    fn draft(&self, start: &Start<'_>) -> Draft {
+    fn draft(&self, start: &Start<'_>, store: &Store) -> Draft {
         let was = start.was.clone();
         let asked = start.run.and_then(|run| run.cwd.clone());
         let asked = asked.or_else(|| was.as_ref().map(|(_, cwd)| cwd.clone()));
@@ -196,7 +196,9 @@ impl Ledger {
             .and_then(|run| run.session.clone())
             .or_else(|| self.on_behalf().0.clone());
         Draft {
-            command: CommandText::new(start.text, self.settings.record_command),
+            command: CommandText::new(start.text, self.settings.record_command, |text| {
+                store.own().hash(text)
+            }),
             how: start.how,
             cwd: String::from_utf8_lossy(&cwd.into_os_string().into_vec()).into_owned(),
             session,

@@ -16,7 +16,7 @@ fn store(dir: &Path) -> Store {
 }
 
 fn job(store: &Store, session: Option<&str>, code: u8, during_call: bool) -> JobView {
-    let command = CommandText::new(b"make", RecordCommand::Full);
+    let command = CommandText::new(b"make", RecordCommand::Full, |_| String::new());
     let who = identity(std::process::id() as i32).unwrap();
     let mut draft = Draft::new(command, How::Ampersand, "/".to_owned(), who);
     draft.session = session.map(str::to_owned);

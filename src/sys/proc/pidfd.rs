@@ -74,7 +74,7 @@ pub fn pidfd_exit_status(pidfd: impl AsFd) -> Option<i32> {
 
 /// Blocks until the process has ended. `false`: the time is over first.
 pub fn pidfd_wait(pidfd: impl AsFd, timeout: Option<Duration>) -> io::Result<bool> {
-    let deadline = timeout.map(|timeout| clock::boottime() + timeout);
+    let deadline = timeout.map(|timeout| clock::boottime().saturating_add(timeout));
     loop {
         let left = match deadline {
             None => PollTimeout::NONE,

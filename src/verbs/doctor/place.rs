@@ -101,8 +101,12 @@ fn kept(context: &Context, store: &Store) -> Option<Finding> {
         dry_run: true,
     };
     let found = store.collect(&policy).ok()?;
-    let removed: u64 = found.removed.iter().map(|removed| removed.bytes).sum();
-    let (jobs, bytes) = (found.kept + found.removed.len(), found.kept_bytes + removed);
+    let removed = found.removed.iter().map(|removed| removed.bytes);
+    let removed = removed.fold(0, u64::saturating_add);
+    let (jobs, bytes) = (
+        found.kept + found.removed.len(),
+        found.kept_bytes.saturating_add(removed),
+    );
     let due = match found.removed.len() {
         0 => String::new(),
         due => format!(", {due} to be removed by 'agent-sh gc'"),
