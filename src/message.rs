@@ -61,7 +61,7 @@ pub fn out(text: &str) -> Result<()> {
 
 /// Prints data as it is, and lets it go at once: a follower must see it now.
 pub fn out_bytes(bytes: &[u8]) -> Result<()> {
-    if STDOUT_IS_CLOSED.load(Ordering::Relaxed) {
+    if !bytes.is_empty() && STDOUT_IS_CLOSED.load(Ordering::Relaxed) {
         return Err(Error::sys(
             STDOUT,
             io::Error::from_raw_os_error(libc::EBADF),

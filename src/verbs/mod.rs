@@ -258,11 +258,14 @@ impl Context {
                 if !ours || !row.state.is_terminal() {
                     continue;
                 }
-                let Some(job) = store.load(&row.id)? else {
+                // One that cannot be read is no reason to leave the others unreported.
+                let Ok(Some(job)) = store.load(&row.id) else {
                     continue;
                 };
-                let is_over = job.state.is_terminal() && !store::told::is_waited(&job);
-                if is_over && !was_waited_for_by_its_starter(&job) {
+                let reported = store::told::is_waited(&job) || was_waited_for_by_its_starter(&job);
+                // It may have ended since those that run were looked for.
+                let known = jobs.iter().any(|other| other.dir == job.dir);
+                if job.state.is_terminal() && !reported && !known {
                     jobs.push(job);
                 }
             }

@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::support::{Ended, Input, Sandbox, Streams, has};
+use crate::support::{Ended, Input, Sandbox, Streams, has_for_part};
 
 const GROUPS: [(&str, &str); 6] = [
     ("quoting", include_str!("corpus/quoting.txt")),
@@ -136,7 +136,7 @@ fn compare(shell: &str, choose: impl Fn(usize, &Case) -> Option<Streams>) {
         let Some(streams) = choose(index, case).filter(|_| case.is_for(shell)) else {
             continue;
         };
-        if case.text.contains("git ") && !has("git") {
+        if case.text.contains("git ") && !has_for_part("git") {
             continue;
         }
         count += 1;

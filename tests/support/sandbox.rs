@@ -45,12 +45,23 @@ fn look(name: &str, path: &str) -> Option<PathBuf> {
         .find(|path| path.exists())
 }
 
-/// Whether calls in a sandbox find this tool, which tests can do without: the rest is skipped.
+/// Whether calls in a sandbox find this tool. If not, the test that asks is skipped.
 #[track_caller]
 pub(crate) fn has(tool: &str) -> bool {
     let found = look(tool, PATH).is_some();
     if !found {
         skip::missing(tool);
+    }
+    found
+}
+
+/// The same for a tool that a part of a test needs.
+#[track_caller]
+pub(crate) fn has_for_part(tool: &str) -> bool {
+    let found = look(tool, PATH).is_some();
+    if !found {
+        skip::fail_if_all_must_run(tool);
+        skip::skipped_in_part(&format!("{tool}: not installed"));
     }
     found
 }

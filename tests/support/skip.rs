@@ -6,33 +6,47 @@
 use std::fs::OpenOptions;
 use std::io::Write;
 
-/// Names the file that `tests/run` reads: a reason and a test on each line.
+/// Names the file that `tests/run` reads: what, why and which test, with tabs between.
 const LIST: &str = "AGENT_SH_TEST_SKIPS";
 /// Set to 1: every tool has to be there.
 const ALL: &str = "AGENT_SH_TEST_ALL";
 
-/// Notes that the running test, or a part of it, is skipped, and why.
+/// Notes that the running test is skipped, and why.
 pub(crate) fn skipped(why: &str) {
-    let thread = std::thread::current();
-    let test = thread.name().unwrap_or("?");
-    // One write each: tests run side by side, and in several processes.
-    let told = format!("skipped: {test}: {why}\n");
-    let _unheard = std::io::stderr().write_all(told.as_bytes());
-    if let Some(list) = std::env::var_os(LIST) {
-        let line = format!("{why}\t{test}\n");
-        let file = OpenOptions::new().create(true).append(true).open(&list);
-        let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
-        assert!(written.is_ok(), "cannot write {list:?}: {written:?}");
-    }
+    note("skipped", why);
 }
 
-/// Notes that a tool is missing.
+/// Notes that a part of the running test is skipped, and why; the rest of it counts.
+pub(crate) fn skipped_in_part(why: &str) {
+    note("skipped in part", why);
+}
+
+/// Notes that the running test is skipped because a tool is missing.
 #[track_caller]
 pub(crate) fn missing(tool: &str) {
+    fail_if_all_must_run(tool);
+    skipped(&format!("{tool}: not installed"));
+}
+
+#[track_caller]
+pub(crate) fn fail_if_all_must_run(tool: &str) {
     let all = std::env::var_os(ALL).is_some_and(|value| value == "1");
     assert!(
         !all,
         "'{tool}' is not installed, and {ALL} asks for every test"
     );
-    skipped(&format!("{tool}: not installed"));
+}
+
+fn note(what: &str, why: &str) {
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or("?");
+    // One write each: tests run side by side, and in several processes.
+    let told = format!("{what}: {test}: {why}\n");
+    let _unheard = std::io::stderr().write_all(told.as_bytes());
+    if let Some(list) = std::env::var_os(LIST) {
+        let line = format!("{what}\t{why}\t{test}\n");
+        let file = OpenOptions::new().create(true).append(true).open(&list);
+        let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
+        assert!(written.is_ok(), "cannot write {list:?}: {written:?}");
+    }
 }

@@ -1,5 +1,7 @@
 //! The rules of the house, checked by reading the files: a rule that no machine checks is a wish.
 
+/// The demonstration shows what it says.
+mod demo;
 /// Every dependency's licence is one that we allow, and comes from the registry.
 mod licences;
 /// The README's commands exist.

@@ -154,6 +154,9 @@ fn a_job_whose_id_cannot_be_printed() {
         assert!(told.errors().contains(id), "'{id}' is missing in {told:?}");
         assert!(told.errors().contains("cannot write to stdout"), "{told:?}");
     }
+    // One that is waited for has nothing of ours to print.
+    let ran = closed(&["run", "--wait", "--", "sh", "-c", "exit 3"]);
+    assert_eq!(ran.status, Status::Exited(3), "{ran:?}");
     // Data that nobody gets is a failure for every verb.
     for told in [full("ps"), closed(&["ps"]), closed(&["--version"])] {
         assert_eq!(told.status, Status::Exited(125), "{told:?}");
