@@ -30,10 +30,11 @@ use crate::sys::{fds, proc, session};
 use crate::text::quote_all;
 use crate::{configured, message, plan, rewrite};
 
-use terminal::{Meant, Terminal};
+use terminal::{Meant, Next, Terminal};
 
 /// Signals that go on to the foreground.
 const FORWARDED: &[i32] = &[
+    libc::SIGCONT,
     libc::SIGTERM,
     libc::SIGINT,
     libc::SIGHUP,
@@ -393,9 +394,14 @@ fn attend(handed: Handed, mut started: Option<&mut Vec<u8>>) -> Option<u8> {
         if ready[1] {
             while let Some(arrived) = signals.next() {
                 let (signal, sender) = (arrived.signal, arrived.sender);
-                let terminal = terminal.as_ref();
-                match terminal.map_or(Meant::Foreground, |t| t.meant_for(&arrived, shell())) {
+                let meant = match &terminal {
+                    Some(terminal) => terminal.meant_for(&arrived, shell()),
+                    None => Meant::without_terminal(&arrived),
+                };
+                match meant {
                     Meant::Nobody => {}
+                    // The shell goes on already.
+                    Meant::Continue if [supervisor.pid, session::pid()].contains(&sender) => {}
                     Meant::Foreground => link.tell(ToSupervisor::Signal { signal, sender }),
                     Meant::Continue => {
                         continues = continues.wrapping_add(1);
@@ -412,10 +418,14 @@ fn attend(handed: Handed, mut started: Option<&mut Vec<u8>>) -> Option<u8> {
             Ok(ToFront::Stopped { heard, .. }) if heard != continues => {}
             Ok(ToFront::Stopped { signal, .. }) => {
                 let shell = shell().unwrap_or(0);
-                let terminal = terminal.as_ref();
-                if terminal.is_some_and(|t| t.stop_with_shell(shell, signal)) {
-                    continues = continues.wrapping_add(1);
-                    link.tell(ToSupervisor::Continue);
+                let next = terminal.as_ref().map(|t| t.stop_with_shell(shell, signal));
+                match next.unwrap_or(Next::Nothing) {
+                    Next::Nothing => {}
+                    Next::Stop => link.tell(ToSupervisor::Stop),
+                    Next::Continue => {
+                        continues = continues.wrapping_add(1);
+                        link.tell(ToSupervisor::Continue);
+                    }
                 }
             }
             Ok(ToFront::Say(text)) => drop(std::io::stderr().write_all(&text)),

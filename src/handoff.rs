@@ -81,8 +81,8 @@ pub struct Work {
     pub affinity: Option<Affinity>,
     /// The process that started the front.
     pub caller: i32,
-    /// The front is the init of its pid namespace.
-    pub front_is_init: bool,
+    /// The front itself.
+    pub front: i32,
     /// The path of this program.
     pub ourselves: PathBuf,
     /// `Some` iff the front has a controlling terminal.
@@ -140,7 +140,7 @@ impl Work {
             saved,
             affinity: None,
             caller: session::parent_pid(),
-            front_is_init: session::pid() == 1,
+            front: session::pid(),
             ourselves,
             terminal: session::controlling_terminal(),
             group: Group::Own,
@@ -192,8 +192,8 @@ pub fn job_environment(id: &str, tty: bool) -> Vec<Vec<u8>> {
 /// From the supervisor to the front.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ToFront {
-    /// The real shell was stopped by this signal (terminals only), after so many words to continue it
-    /// had been heard.
+    /// The real shell was stopped by this signal, after so many words to continue it had been heard. Said
+    /// only where a terminal changes hands; elsewhere the supervisor stops the front itself.
     Stopped { signal: i32, heard: u8 },
     /// Print this on stderr.
     Say(Vec<u8>),
@@ -210,8 +210,10 @@ pub enum ToFront {
 pub enum ToSupervisor {
     /// A signal came for the foreground, from this process.
     Signal { signal: i32, sender: i32 },
-    /// The front was stopped with the shell and goes on: let the shell go on.
+    /// The front was continued: let the shell go on.
     Continue,
+    /// The front has nothing more to do before it is stopped as the shell is.
+    Stop,
 }
 
 /// No announcement is longer; nothing longer is read.
@@ -257,6 +259,12 @@ impl FrontLink {
         drop(self.answers.write_all(&message.encode()));
     }
 
+    /// Whether the front has ended.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        fds::consumer_is_gone(self.answers.as_raw_fd())
+    }
+
     #[must_use]
     pub fn descriptors(&self) -> [i32; 2] {
         [self.requests.as_raw_fd(), self.answers.as_raw_fd()]
@@ -274,6 +282,7 @@ impl FrontLink {
         };
         Some(match frame[0] {
             b'c' => ToSupervisor::Continue,
+            b't' => ToSupervisor::Stop,
             _ => ToSupervisor::Signal {
                 // What is no signal must not become one, nor overflow as a part of an exit code.
                 signal: number(1).clamp(1, 64),
@@ -303,6 +312,7 @@ impl SupervisorLink {
         let (tag, first, second) = match message {
             ToSupervisor::Signal { signal, sender } => (b's', signal, sender),
             ToSupervisor::Continue => (b'c', 0, 0),
+            ToSupervisor::Stop => (b't', 0, 0),
         };
         let mut frame = [0u8; 9];
         frame[0] = tag;

@@ -64,6 +64,26 @@ pub(super) enum Meant {
     Continue,
 }
 
+impl Meant {
+    /// Whom a signal was meant for where there is no terminal.
+    pub(super) fn without_terminal(arrived: &Arrived) -> Self {
+        if arrived.signal == libc::SIGCONT {
+            Self::Continue
+        } else {
+            Self::Foreground
+        }
+    }
+}
+
+/// What is to be said to the supervisor of a shell that was stopped.
+pub(super) enum Next {
+    Nothing,
+    /// The front is to be stopped, too.
+    Stop,
+    /// The shell is to go on.
+    Continue,
+}
+
 impl Terminal {
     /// Decides where the shell is to run. `None` where that takes a process or a descriptor too many.
     pub(super) fn new(fd: &OwnedFd, starts_jobs: bool) -> Option<(Self, Group)> {
@@ -95,49 +115,51 @@ impl Terminal {
 
     /// Whom a signal was meant for. `shell`: the shell's pid once it runs.
     pub(super) fn meant_for(&self, arrived: &Arrived, shell: Option<i32>) -> Meant {
+        if self.is_anchored() && self.is_used {
+            // Whatever came to our group came past the shell's.
+            self.lend(shell.unwrap_or(0));
+        }
+        let is_key = arrived.by_kernel && arrived.signal != libc::SIGCONT;
         match self.kind {
             // The keys of the terminal reached the shell itself. Before it has become one, it was deaf.
-            Kind::Shared if arrived.by_kernel && shell.is_some() => Meant::Nobody,
-            Kind::Anchored => {
-                // Whatever came to our group came past the shell's.
-                if self.is_used {
-                    self.lend(shell.unwrap_or(0));
-                }
-                if arrived.signal == libc::SIGCONT {
-                    Meant::Continue
-                } else {
-                    Meant::Foreground
-                }
-            }
-            _ => Meant::Foreground,
+            Kind::Shared if is_key && shell.is_some() => Meant::Nobody,
+            _ => Meant::without_terminal(arrived),
         }
     }
 
-    /// The shell was stopped: stop likewise, so that whoever started us sees it. Gives whether the shell
-    /// is to be told to go on.
-    pub(super) fn stop_with_shell(&self, shell: i32, number: i32) -> bool {
-        // In a shared group both were stopped, and both go on, before we come to hear of it.
-        if proc::state(shell) != Some(b'T') {
-            return false;
+    /// An anchored shell was stopped: we are to stop likewise, so that whoever started us sees it. See
+    /// `supervisor::stops` for what may happen meanwhile.
+    pub(super) fn stop_with_shell(&self, shell: i32, number: i32) -> Next {
+        let is_stopped = || proc::state(shell) == Some(b'T');
+        if !is_stopped() {
+            return Next::Nothing;
         }
         let by_use = matches!(number, libc::SIGTTIN | libc::SIGTTOU);
-        if by_use && self.is_anchored() && self.lend(shell) {
+        if by_use && self.lend(shell) {
             // `fg` gave the terminal to us, for the shell; a command that runs is not told.
-            return true;
+            return Next::Continue;
         }
         self.take_back(shell);
-        if self.is_anchored() && number != libc::SIGSTOP {
-            // A key, or the use of the terminal from the background, stops all of a pipeline.
-            signal::reset(&[number]);
-            signal::send_to_own_group(number);
+        if number == libc::SIGSTOP {
+            return Next::Stop;
+        }
+        // A key, or the use of the terminal from the background, stops all of a pipeline.
+        signal::reset(&[number]);
+        signal::send_to_own_group(number);
+        if is_stopped() {
             // It strikes here. A SIGCONT that came first has taken it away.
             signal::unblock(&[number]);
             signal::block(&[number]);
         } else {
-            signal::stop_self();
+            // The shell goes on, so all go on; and the signal is taken away from us.
+            signal::send_to_own_group(libc::SIGCONT);
         }
         self.lend(shell);
-        true
+        if is_stopped() {
+            Next::Continue
+        } else {
+            Next::Nothing
+        }
     }
 
     /// If our group has the terminal, gives it to the shell's.

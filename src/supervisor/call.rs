@@ -210,6 +210,7 @@ impl Supervisor {
     /// Tells the front how to end and lets go of everything that is the harness's.
     pub(super) fn finish_call(&mut self, status: i32) {
         self.let_go_of_sinks();
+        self.continue_front();
         if let Some(link) = &mut self.link {
             link.tell(&ToFront::Done(status));
             // On the same processor we would go on, and the front, and the harness with it, wait.
@@ -255,7 +256,7 @@ impl Supervisor {
             Linger::Never => false,
             Linger::Auto => *self
                 .dies_with_the_call
-                .get_or_init(|| caller::dies_with_the_call(self.front_is_init, self.caller)),
+                .get_or_init(|| caller::dies_with_the_call(self.front == 1, self.caller)),
         }
     }
 

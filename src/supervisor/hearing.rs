@@ -25,10 +25,8 @@ impl Supervisor {
         }
         match link.hear() {
             Some(ToSupervisor::Signal { signal, sender }) => self.forward(signal, sender),
-            Some(ToSupervisor::Continue) => {
-                self.continues = self.continues.wrapping_add(1);
-                self.signal_group(libc::SIGCONT);
-            }
+            Some(ToSupervisor::Continue) => self.continue_shell(),
+            Some(ToSupervisor::Stop) => self.stop_front(libc::SIGSTOP),
             None => self.front_died(),
         }
     }

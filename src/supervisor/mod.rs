@@ -22,6 +22,7 @@ mod redirected;
 mod register;
 mod run;
 mod start;
+mod stops;
 mod strays;
 mod stream;
 
@@ -30,7 +31,7 @@ use std::time::Duration;
 
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags, EpollTimeout};
 
-use crate::handoff::{Address, FrontLink, LoneJob, RunJob, ToFront, Work};
+use crate::handoff::{Address, FrontLink, LoneJob, RunJob, Work};
 use crate::record::ProcIdentity;
 use crate::settings::Settings;
 use crate::sys::affinity::Affinity;
@@ -150,6 +151,10 @@ pub(crate) struct Supervisor {
     has_terminal: bool,
     /// At a terminal, in the group of the front.
     shares_group: bool,
+    /// At a terminal, in a group of its own that the front lends the terminal to.
+    is_anchored: bool,
+    /// `Some` iff the front was stopped with the shell: a handle on it.
+    stopped_front: Option<OwnedFd>,
     /// How often the front wanted the shell to go on.
     continues: u8,
     command: Vec<u8>,
@@ -159,7 +164,7 @@ pub(crate) struct Supervisor {
     promote_at: Option<Duration>,
     /// The process that started the front.
     caller: i32,
-    front_is_init: bool,
+    front: i32,
     /// Whether everything here dies with the call, once asked.
     dies_with_the_call: std::cell::OnceCell<bool>,
     ourselves: std::path::PathBuf,
@@ -382,6 +387,7 @@ impl Supervisor {
                 self.finish(index, status, Some(change.usage), "waitid");
             } else if change.pid == self.shell.pid {
                 self.shell.status = Some((status, change.usage));
+                self.continue_front();
                 if self.phase == Phase::Foreground {
                     self.phase = Phase::Settling(clock::boottime());
                 }
@@ -423,12 +429,11 @@ impl Supervisor {
         };
         if let Some(index) = self.job_of(pid) {
             self.jobs[index].note_stop(stopped);
-        } else if pid == self.shell.pid
-            && self.has_terminal
-            && let (Some(signal), Some(link)) = (stopped, &mut self.link)
-        {
-            let heard = self.continues;
-            link.tell(&ToFront::Stopped { signal, heard });
+        } else if pid == self.shell.pid {
+            match stopped {
+                Some(signal) => self.shell_stopped(signal),
+                None => self.continue_front(),
+            }
         }
     }
 

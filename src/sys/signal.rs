@@ -211,9 +211,14 @@ pub fn send_to_own_group(signal: i32) {
 
 /// Kills a child that was not waited for yet.
 pub fn kill_child(pid: i32) {
+    signal_child(pid, libc::SIGKILL);
+}
+
+/// Sends `signal` to a child that was not waited for yet.
+pub fn signal_child(pid: i32, signal: i32) {
     if pid > 1 {
         // SAFETY: plain numbers.
-        unsafe { libc::kill(pid, libc::SIGKILL) };
+        unsafe { libc::kill(pid, signal) };
     }
 }
 

@@ -18,6 +18,8 @@ mod nested;
 mod scarce;
 /// Every exit code and every deadly signal.
 mod statuses;
+/// Shells that stop and go on.
+mod stops;
 /// Pipes, closed and inherited descriptors, stdin that is left for the next reader.
 mod streams;
 
