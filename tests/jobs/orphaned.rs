@@ -208,9 +208,12 @@ fn an_end_that_is_read_from_a_zombie_has_no_time() {
     assert_eq!(tree(supervisor)[1], shell.pid);
     // A shell that is stopped reaps nobody, and whoever would end it is gone.
     signal(shell.pid, Signal::SIGSTOP);
-    signal(running.pid(), Signal::SIGKILL);
+    signal(running.pid(), Signal::SIGSTOP);
     signal(supervisor, Signal::SIGKILL);
-    wait_until("both are gone", || parent_of(shell.pid) != Some(supervisor));
+    signal(running.pid(), Signal::SIGKILL);
+    wait_until("nobody supervises it", || {
+        parent_of(shell.pid) != Some(supervisor)
+    });
     stage.gate.release(1);
     wait_until("the job has ended", || !worker.lives());
     let job = ps_json(&stage.sandbox).remove(0);
