@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicI32;
 use std::time::Duration;
 
-pub use condemned::{Condemned, Who, is_daemon_of};
+pub use condemned::{Condemned, Origin, Who, is_daemon_of, may_be_daemon, origin};
 pub use frame::Request;
 pub use register::{Register, Registered};
 

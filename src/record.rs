@@ -326,6 +326,8 @@ pub struct OutputFacts {
     pub dropped_bytes: u64,
     pub capped: bool,
     pub tty: bool,
+    /// `Some` iff its supervisor went away before it: until when all that it wrote is sure to be here.
+    pub missing_since: Option<SystemTime>,
 }
 
 /// What an observer knows of a job's end.
@@ -336,7 +338,10 @@ pub struct ExitFacts {
     pub observed_by: &'static str,
     /// `waitid`, `pidfd-info`, `proc-stat`, `file-name`, `none`.
     pub evidence: &'static str,
+    /// When it ended; if nobody saw that, when it was noticed.
     pub ended: Moment,
+    /// Whether `ended` is only when it was noticed.
+    pub end_unseen: bool,
     pub rusage: Option<Usage>,
     pub output: OutputFacts,
     pub stopped_seen: bool,
@@ -364,6 +369,7 @@ impl ExitFacts {
             observed_by,
             evidence,
             ended,
+            end_unseen: false,
             rusage: None,
             output: OutputFacts::default(),
             stopped_seen: false,
@@ -466,6 +472,21 @@ mod tests {
                 (clock, Some(duration))
             );
         }
+    }
+
+    #[test]
+    fn an_end_that_nobody_saw_has_no_time() {
+        let noticed = (SystemTime::UNIX_EPOCH, Duration::from_secs(9));
+        let mut facts = facts(Outcome::Exited(7), noticed);
+        facts.end_unseen = true;
+        facts.output.missing_since = Some(SystemTime::UNIX_EPOCH);
+        let record = terminal_event(&launch(), &facts, &writer("b"));
+        let data = &record.data;
+        assert_eq!((data.exit_code, &data.ended_at), (Some(7), &None));
+        assert_eq!(data.duration_ms, None);
+        assert_eq!(record.time, "1970-01-01T00:00:00.000Z");
+        let since = data.output.missing_since.as_deref();
+        assert_eq!(since, Some("1970-01-01T00:00:00.000Z"));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
 use super::frame::frame;
-use super::{Address, JOB_VARIABLE};
+use super::{Address, JOB_VARIABLE, SUPERVISOR_VARIABLE};
 use crate::invocation::OWN_NAME;
 use crate::job::JobId;
 use crate::sys::proc::{self, Stat};
@@ -87,18 +87,57 @@ impl Condemned {
     }
 }
 
-/// Whether a process that was left to `supervisor` came from this job, going by the mark that the job's
-/// program was started with. Nothing of ours counts: a supervisor of a command of its own, a launcher that
-/// is about to become another job.
+/// What the environment of a process says of where it came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// This job.
+    Job,
+    /// Another job, or the command itself.
+    Other,
+    /// Its environment is not ours, or cannot be read: anybody below the same supervisor.
+    Unmarked,
+}
+
+/// Where a process came from, going by the marks that the job's program was started with: its id, and the
+/// address of its supervisor, so that the same id in another store is no match.
 #[must_use]
-pub fn is_daemon_of(stat: &Stat, job: &JobId, supervisor: i32) -> bool {
-    let mark = format!("{JOB_VARIABLE}={job}").into_bytes();
-    stat.ppid == supervisor
-        && stat.pid > 1
+pub fn origin(pid: i32, job: &JobId, address: Option<&str>) -> Origin {
+    let (mut of_job, mut of_supervisor, mut marked) = (false, address.is_none(), false);
+    let id = job.as_str().as_bytes();
+    let address = address.map(str::as_bytes);
+    proc::for_each_variable(pid, |name, value| {
+        if name == JOB_VARIABLE.as_bytes() {
+            marked = true;
+            of_job = value == id;
+        } else if name == SUPERVISOR_VARIABLE.as_bytes() {
+            marked = true;
+            of_supervisor |= Some(value) == address;
+        }
+    });
+    match (marked, of_job && of_supervisor) {
+        (_, true) => Origin::Job,
+        (true, false) => Origin::Other,
+        (false, false) => Origin::Unmarked,
+    }
+}
+
+/// Whether a process can be a daemon of a job at all. Nothing of ours is: a supervisor of a command of its
+/// own, a launcher that is about to become another job.
+#[must_use]
+pub fn may_be_daemon(stat: &Stat, supervisor: i32) -> bool {
+    stat.pid > 1
+        && stat.pid != supervisor
         && !stat.is_dead()
         && !stat.comm().starts_with(OWN_NAME.as_bytes())
-        && proc::environment(stat.pid, |entry| entry == mark)
         && !proc::is_same_program(stat.pid, supervisor)
+}
+
+/// Whether a process that was left to `supervisor` came from this job.
+#[must_use]
+pub fn is_daemon_of(stat: &Stat, job: &JobId, supervisor: i32) -> bool {
+    stat.ppid == supervisor
+        && origin(stat.pid, job, None) == Origin::Job
+        && may_be_daemon(stat, supervisor)
 }
 
 #[cfg(test)]
@@ -141,6 +180,46 @@ mod tests {
             "../x\x005\x0012 13",
         ] {
             assert_eq!(Condemned::read(bad.as_bytes()), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn an_origin_needs_both_marks() {
+        let job: JobId = "7f3k2m".parse().unwrap();
+        for (marks, address, wanted) in [
+            (&[][..], Some("4.5.6.7"), Origin::Unmarked),
+            (&[][..], None, Origin::Unmarked),
+            (
+                &["AGENT_SH_SUPERVISOR=4.5.6.7"][..],
+                Some("4.5.6.7"),
+                Origin::Other,
+            ),
+            (&["AGENT_SH_JOB=7f3k2m"][..], Some("4.5.6.7"), Origin::Other),
+            (&["AGENT_SH_JOB=7f3k2m"][..], None, Origin::Job),
+            (&["AGENT_SH_JOB=7f3k2"][..], None, Origin::Other),
+            (
+                &["AGENT_SH_JOB=7f3k2m", "AGENT_SH_SUPERVISOR=4.5.6.7"][..],
+                Some("4.5.6.7"),
+                Origin::Job,
+            ),
+            (
+                &["AGENT_SH_SUPERVISOR=4.5.6.8", "AGENT_SH_JOB=7f3k2m"][..],
+                Some("4.5.6.7"),
+                Origin::Other,
+            ),
+        ] {
+            let marks = marks.iter().filter_map(|mark| mark.split_once('='));
+            let mut child = std::process::Command::new("sleep")
+                .arg("1000")
+                .env_clear()
+                .env("PATH", "/usr/bin:/bin")
+                .envs(marks.clone())
+                .spawn()
+                .unwrap();
+            let found = origin(child.id().cast_signed(), &job, address);
+            child.kill().unwrap();
+            child.wait().unwrap();
+            assert_eq!(found, wanted, "{:?} {address:?}", marks.collect::<Vec<_>>());
         }
     }
 

@@ -82,7 +82,7 @@ pub struct RecordData {
     pub cwd: String,
     pub name: Option<String>,
     pub started_at: String,
-    /// `None` when nobody saw the end.
+    /// `None` when nobody saw when it ended.
     pub ended_at: Option<String>,
     pub duration_ms: Option<u64>,
     /// The clock of `duration_ms`: `boottime`, or `wall` after a reboot.
@@ -120,6 +120,9 @@ pub struct RecordOutput {
     pub dropped_bytes: u64,
     pub capped: bool,
     pub tty: bool,
+    /// `Some` iff its supervisor went away before it: what it wrote after this may be missing.
+    #[serde(default)]
+    pub missing_since: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -302,7 +305,8 @@ pub fn terminal_event(launch: &Launch, facts: &ExitFacts, writer: &Writer) -> Re
         Outcome::Lost(reason) => (None, None, false, Some(reason)),
     };
     // Of a lost job nobody saw the end, unless just its status stayed unseen.
-    let end_seen = reason.is_none_or(|reason| reason == LostReason::StatusUnseen);
+    let end_seen =
+        !facts.end_unseen && reason.is_none_or(|reason| reason == LostReason::StatusUnseen);
     let same_clock = launch.proc.boot_id == writer.boot_id && launch.proc.timens == writer.timens;
     let (wall, boot) = facts.ended;
     let duration_ms = end_seen.then(|| {
@@ -375,6 +379,7 @@ pub fn terminal_event(launch: &Launch, facts: &ExitFacts, writer: &Writer) -> Re
                 dropped_bytes: output.dropped_bytes,
                 capped: output.capped,
                 tty: launch.tty,
+                missing_since: output.missing_since.map(rfc3339),
             },
             rusage: facts.rusage,
             left_running: facts.left_running.clone(),

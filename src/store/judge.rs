@@ -120,7 +120,11 @@ pub(super) fn look(dir: &OwnedFd, path: &Path, id: &JobId) -> io::Result<Look> {
     let stopped = note.is_none() && fsx::stat_at(dir, "stopped").is_ok();
     let mut degraded = run.launch.degraded.clone();
     degraded.extend(note.map(str::to_owned));
-    let output = transcript::facts_on_disk(dir, run.launch.transcript_cap, run.launch.tty);
+    let output = if note == Some("unsupervised") {
+        abandoned_output(dir, &run.launch)
+    } else {
+        transcript::facts_on_disk(dir, run.launch.transcript_cap, run.launch.tty)
+    };
     Ok(Look::Settled(Box::new(JobView {
         state: if stopped {
             State::Stopped
@@ -165,6 +169,10 @@ pub(super) fn from_record(path: &Path, record: Record) -> JobView {
             dropped_bytes: output.dropped_bytes,
             capped: output.capped,
             tty: output.tty,
+            missing_since: output
+                .missing_since
+                .as_deref()
+                .and_then(|time| humantime::parse_rfc3339(time).ok()),
         },
         record: Some(record),
     }
@@ -203,6 +211,28 @@ fn newer(dir: &OwnedFd, path: &Path, id: &JobId, format: u64) -> Look {
         format,
         output: OutputFacts::default(),
     }))
+}
+
+/// What a supervisor writes in a job's directory as long as it lives.
+const SIGNS: [&str; 6] = [
+    "run.json", "out", "times", "exit.tmp", "stopped", "redirect",
+];
+
+/// The output of a job whose supervisor is gone: what is there, and until when that is sure to be all.
+pub(super) fn abandoned_output(dir: &OwnedFd, launch: &Launch) -> OutputFacts {
+    let mut output = transcript::facts_on_disk(dir, launch.transcript_cap, launch.tty);
+    // What goes to a file of its own does not need us.
+    let captured = launch.redirected_to.is_none() || launch.tty || output.bytes_total > 0;
+    if captured {
+        let newest = transcript::names(dir).pop();
+        let names = SIGNS.iter().copied().chain(newest.as_deref());
+        let own = names.filter_map(|name| fsx::stat_at(dir, name).ok());
+        let own = own.filter_map(|stat| fsx::changed_at(&stat)).max();
+        let shared = launch.transcript.as_ref();
+        let shared = shared.and_then(|path| std::fs::metadata(path).ok()?.modified().ok());
+        output.missing_since = own.max(shared);
+    }
+    output
 }
 
 fn is_lease(file: &File, lease: LeaseFile) -> bool {
@@ -353,11 +383,20 @@ fn verdict(dir: &OwnedFd, run: &Run, corrupt: bool) -> ExitFacts {
         }
     };
     let mut facts = ExitFacts::new(outcome, observed_by, evidence, moment());
-    facts.output = transcript::facts_on_disk(dir, run.launch.transcript_cap, run.launch.tty);
-    if let Some(more) = stated.and_then(|stated| stated.more) {
-        facts.ended = more.ended;
-        facts.output.bytes_total = more.bytes_total.max(facts.output.bytes_kept);
-        facts.output.dropped_bytes = more.dropped_bytes;
+    // Where a record was made, the supervisor saw all of the output.
+    facts.output = if corrupt || stated.is_some() {
+        transcript::facts_on_disk(dir, run.launch.transcript_cap, run.launch.tty)
+    } else {
+        abandoned_output(dir, &run.launch)
+    };
+    match stated.and_then(|stated| stated.more) {
+        Some(more) => {
+            facts.ended = more.ended;
+            facts.output.bytes_total = more.bytes_total.max(facts.output.bytes_kept);
+            facts.output.dropped_bytes = more.dropped_bytes;
+        }
+        // A process that has ended does not say when.
+        None => facts.end_unseen = true,
     }
     facts.kill_requested = live::kill_intent(dir, &facts.outcome);
     facts.stopped_seen = fsx::stat_at(dir, "stopped").is_ok();

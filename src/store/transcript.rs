@@ -276,6 +276,7 @@ impl Transcript {
             dropped_bytes: self.dropped,
             capped: self.capped,
             tty: self.tty,
+            missing_since: None,
         }
     }
 
@@ -364,6 +365,7 @@ pub(super) fn facts_on_disk(dir: impl AsFd, cap: u64, tty: bool) -> OutputFacts 
         dropped_bytes: 0,
         capped: files.iter().any(|&(index, _)| index > layout.segments),
         tty,
+        missing_since: None,
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use super::files;
-use super::judge::{Look, commit, judge, load, look};
+use super::judge::{Look, abandoned_output, commit, judge, load, look};
 use super::live;
 use super::reader::{Reading, TranscriptReader};
 use super::times::{self, Mark};
@@ -321,8 +321,7 @@ impl JobView {
         if let Some((status, evidence)) = seen {
             let outcome = Outcome::from_wait_status(status);
             let mut facts = ExitFacts::new(outcome, "waiter", evidence, moment());
-            facts.output =
-                transcript::facts_on_disk(dir, self.launch.transcript_cap, self.launch.tty);
+            facts.output = abandoned_output(dir, &self.launch);
             facts.kill_requested = live::kill_intent(dir, &facts.outcome);
             facts.degraded.push("unsupervised".to_owned());
             drop(commit(dir, &self.dir, &self.launch, &facts));

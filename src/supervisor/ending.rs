@@ -58,11 +58,14 @@ impl Supervisor {
         match proc::pidfd_open_checked(pid, starttime) {
             Ok(pidfd) => {
                 self.watch(&pidfd, index as u64 | TOKEN_JOB);
-                self.jobs[index].pidfd = Some(pidfd);
+                let job = &mut self.jobs[index];
+                job.pidfd = Some(pidfd);
+                job.found_ended = proc::stat(pid).is_none_or(|stat| stat.is_dead());
             }
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {
                 // Our own children are seen by waiting for them.
                 if proc::ppid(pid) != Some(session::pid()) {
+                    self.jobs[index].found_ended = true;
                     let lost = Outcome::Lost(LostReason::StatusUnseen);
                     self.finish_as(index, lost, None, "none");
                 }
@@ -83,10 +86,13 @@ impl Supervisor {
             // A zombie whose status we may not read: look again when its parent has gone.
             let _ = self.epoll.delete(pidfd);
             self.jobs[index].unwatched = true;
+            let now = (clock::wall(), clock::boottime());
+            self.jobs[index].end_seen.get_or_insert(now);
         } else if proc::starttime(job.pid) != Some(starttime)
             && process::peek_child(pidfd.as_fd()).is_err()
         {
-            self.finish_as(index, Outcome::Lost(LostReason::StatusUnseen), None, "none");
+            let lost = Outcome::Lost(LostReason::StatusUnseen);
+            self.finish_as(index, lost, None, "none");
         }
     }
 
@@ -98,7 +104,8 @@ impl Supervisor {
         evidence: &'static str,
     ) {
         let id = self.jobs[index].id().cloned();
-        self.finish_as(index, Outcome::from_wait_status(status), usage, evidence);
+        let outcome = Outcome::from_wait_status(status);
+        self.finish_as(index, outcome, usage, evidence);
         let watched = self.run.is_some() && self.phase == Phase::Foreground;
         if watched && self.jobs[index].pid == self.shell.pid {
             // The verb reports as `wait` would: a code, also for a signal.
@@ -127,7 +134,8 @@ impl Supervisor {
             Outcome::Signaled { signal, .. } => Some(signal),
             _ => None,
         };
-        let ended = (clock::wall(), clock::boottime());
+        let now = (clock::wall(), clock::boottime());
+        let ended = self.jobs[index].end_seen.unwrap_or(now);
         if let Some(output) = &mut self.jobs[index].output {
             output.let_go();
         }
@@ -151,6 +159,7 @@ impl Supervisor {
         let job = &mut self.jobs[index];
         if let Some(mut live) = job.live.take() {
             let mut facts = ExitFacts::new(outcome, "supervisor", evidence, ended);
+            facts.end_unseen = job.found_ended;
             facts.rusage = usage.map(|usage| record::Usage {
                 user_ms: usage.user_ms,
                 sys_ms: usage.sys_ms,

@@ -10,7 +10,7 @@ use super::processes::Ending;
 use super::stream::Sink;
 use super::{Supervisor, TOKEN_ERRORS, TOKEN_JOB, TOKEN_TTY};
 use crate::handoff::Registered;
-use crate::record::{self, ExitFacts};
+use crate::record::{self, ExitFacts, Moment};
 use crate::settings::Capture;
 use crate::store::LiveJob;
 use crate::sys::fds::{self, Object};
@@ -165,6 +165,10 @@ pub(super) struct Job {
     pub(super) timed_out: Option<&'static str>,
     /// `Some` iff it was published before it registered: what it is to be told then.
     pub(super) expected: Option<Registered>,
+    /// `Some` iff it has ended and its status could not be read yet: when that was.
+    pub(super) end_seen: Option<Moment>,
+    /// Nothing told of its end: it was found ended, some time after that.
+    pub(super) found_ended: bool,
     /// Its pidfd tells nothing new; to be looked at when something else happens.
     pub(super) unwatched: bool,
     /// Our own wish to end it; that of others is in the store.
@@ -281,6 +285,8 @@ impl Supervisor {
             last_output: Duration::ZERO,
             timed_out: None,
             expected: None,
+            end_seen: None,
+            found_ended: false,
             unwatched: false,
             kill_requested: None,
             token,

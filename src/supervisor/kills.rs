@@ -3,8 +3,10 @@
 
 use std::time::Duration;
 
+use super::jobs::Job;
 use super::{KILLED_LEFTOVER, Phase, Supervisor};
 use crate::handoff::{Condemned, Who, is_daemon_of};
+use crate::job::How;
 use crate::sys::{clock, proc, session};
 
 /// No kill takes longer; whoever says so is not believed.
@@ -104,9 +106,18 @@ impl Supervisor {
         if !ended {
             targets.extend(self.signal_tree(pid, signal));
         }
+        for daemon in self.stray_jobs_of(index) {
+            // It has a record of its own, which is to say why it ended.
+            if self.jobs[daemon].kill_requested.is_none() {
+                self.jobs[daemon].kill_requested = self.jobs[index].kill_requested.clone();
+            }
+            targets.extend(self.signal_tree(self.jobs[daemon].pid, signal));
+        }
         for (pid, starttime) in self.others_of(index) {
             // One that became a job meanwhile is another's, and so is its number when it has gone.
-            if self.job_of(pid).is_none()
+            let other = self.job_of(pid);
+            let other = other.filter(|&other| self.jobs[other].kill_requested.is_none());
+            if other.is_none()
                 && !targets.contains(&(pid, starttime))
                 && proc::starttime(pid) == Some(starttime)
             {
@@ -117,6 +128,22 @@ impl Supervisor {
         for who in targets {
             self.kills.add(who, Some(index), until);
         }
+    }
+
+    /// Daemons of a job that have become jobs of their own.
+    fn stray_jobs_of(&self, index: usize) -> Vec<usize> {
+        let Some(id) = self.jobs[index].id() else {
+            return Vec::new();
+        };
+        let is_daemon = |job: &Job| {
+            let stray = job.live.as_ref().map(|live| live.launch().how) == Some(How::Stray);
+            let stat = proc::stat(job.pid).filter(|_| stray && !job.ended);
+            stat.is_some_and(|stat| is_daemon_of(&stat, id, session::pid()))
+        };
+        let others = (0..self.jobs.len()).filter(|&other| other != index);
+        others
+            .filter(|&other| is_daemon(&self.jobs[other]))
+            .collect()
     }
 
     /// What belongs to a job and need not be below its process.

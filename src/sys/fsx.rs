@@ -125,6 +125,14 @@ pub fn stat_at<P: ?Sized + NixPath>(dir: impl AsFd, name: &P) -> io::Result<File
     )?)
 }
 
+/// When the content of a file last changed.
+#[must_use]
+pub fn changed_at(stat: &FileStat) -> Option<std::time::SystemTime> {
+    let seconds = u64::try_from(stat.st_mtime).ok()?;
+    let rest = u32::try_from(stat.st_mtime_nsec).ok()?;
+    std::time::UNIX_EPOCH.checked_add(std::time::Duration::new(seconds, rest))
+}
+
 /// What a path leads to.
 pub fn stat_path(path: &Path) -> io::Result<FileStat> {
     Ok(nix::sys::stat::stat(path)?)

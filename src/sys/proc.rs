@@ -354,6 +354,16 @@ pub fn cmdline(pid: i32) -> Option<Vec<OsString>> {
     )
 }
 
+/// Names and values of the environment that a process started with. None where it cannot be read.
+pub fn for_each_variable(pid: i32, mut each: impl FnMut(&[u8], &[u8])) {
+    let bytes = path(pid, "environ").and_then(|path| std::fs::read(path).ok());
+    for entry in bytes.unwrap_or_default().split(|&byte| byte == 0) {
+        if let Some(at) = memchr::memchr(b'=', entry) {
+            each(&entry[..at], &entry[at + 1..]);
+        }
+    }
+}
+
 /// Whether the environment that a process started with has an entry of which `wanted` holds.
 #[must_use]
 pub fn environment(pid: i32, wanted: impl Fn(&[u8]) -> bool) -> bool {

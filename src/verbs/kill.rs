@@ -2,34 +2,32 @@
 //!
 //! It writes down that it asked, tells the supervisor whom it is about to signal, signals, and waits; how
 //! a job ended is for its supervisor to say. To a tree belong also the job's daemons: processes that were
-//! left to the supervisor, carry the job's mark and are no jobs of their own.
+//! left to the supervisor and carry the job's mark. Those that have become jobs of their own are ended as
+//! such, also when the job itself has ended before. What carries no mark is left alone, and named.
 //! Processes are signalled one by one, each through a pidfd whose process was checked: a pid that was
 //! reused meanwhile is never hit.
 
 mod home;
 #[cfg(test)]
 mod tests;
+mod tree;
 
-use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
-
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::cli::{self, Kill};
 use crate::error::{Error, Result};
 use crate::message;
 use crate::record::KillIntent;
 use crate::store::{JobView, Waited};
+use crate::sys::clock;
 use crate::sys::signal::ENDING;
-use crate::sys::{clock, proc};
 use crate::text;
 use crate::verbs::format::{ending, sentence, signal_name};
 use crate::verbs::{Context, row};
-use home::Home;
+use home::{Home, Survivor};
+pub(crate) use tree::Tree;
 
 /// How long processes may take to go after KILL; only the kernel can hold them then.
 const AFTER_KILL: Duration = Duration::from_secs(10);
@@ -37,6 +35,8 @@ const AFTER_KILL: Duration = Duration::from_secs(10);
 const FOR_RECORD: Duration = Duration::from_secs(5);
 /// How long a signal that only may end a job is given before we say that it lives.
 const AFTER_OTHER: Duration = Duration::from_millis(300);
+/// How often it is looked for what has become a job meanwhile.
+const ROUNDS: usize = 5;
 /// Signals that no program ends by unless it wants to: they are no wish for an end.
 const HARMLESS: [i32; 8] = [
     libc::SIGCHLD,
@@ -88,24 +88,119 @@ pub(crate) fn kill(context: &Context, kill: &Kill) -> Result<u8> {
     }
     let session = context.session();
     let session = session.as_deref();
-    // All at once: the grace of one must not delay the others.
-    let results: Vec<Result<Report>> = std::thread::scope(|scope| {
-        let threads: Vec<_> = jobs
-            .iter()
-            .map(|job| scope.spawn(move || end(job, kill.signal, kill.grace, "cli", session)))
-            .collect();
-        let failed = || Error::sys("end a job", io::Error::other("a thread of ours ended"));
-        let joined = threads.into_iter().map(|t| t.join());
-        joined
-            .map(|result| result.unwrap_or_else(|_| Err(failed())))
-            .collect()
-    });
+    let wish = Wish {
+        signal: kill.signal,
+        grace: kill.grace,
+        by: "cli",
+        session,
+    };
+    // Whom a job has left is found while the job can still be looked at.
+    let all: Vec<JobView> = jobs.clone();
+    let results = at_once(&jobs, |job| end_whole(job, &all, &wish));
     for (job, result) in jobs.iter().zip(results) {
         let code = match result {
-            Ok(report) => tell(job, &report, kill)?,
+            Ok(whole) => tell_whole(job, &whole, kill)?,
             Err(error) => message::error(&error),
         };
         worst = worst.max(code);
+    }
+    Ok(worst)
+}
+
+/// All at the same time: the grace of one must not delay the others.
+fn at_once<T: Send>(
+    jobs: &[JobView],
+    work: impl Fn(&JobView) -> Result<T> + Sync,
+) -> Vec<Result<T>> {
+    let work = &work;
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = jobs
+            .iter()
+            .map(|job| scope.spawn(move || work(job)))
+            .collect();
+        let failed = || Error::sys("end a job", io::Error::other("a thread of ours ended"));
+        let joined = threads.into_iter().map(|thread| thread.join());
+        joined
+            .map(|result| result.unwrap_or_else(|_| Err(failed())))
+            .collect()
+    })
+}
+
+/// What is wanted of a job's end, and by whom.
+struct Wish<'a> {
+    signal: i32,
+    grace: Duration,
+    by: &'a str,
+    session: Option<&'a str>,
+}
+
+/// What became of a job and of all that came from it.
+struct Whole {
+    report: Report,
+    /// Jobs of their own that it had left.
+    daemons: Vec<(JobView, Report)>,
+    survivors: Vec<Survivor>,
+}
+
+/// Ends a job, and with it the jobs that its daemons have become. `asked`: those that are ended anyway.
+fn end_whole(job: &JobView, asked: &[JobView], wish: &Wish<'_>) -> Result<Whole> {
+    let home = Home::of(job);
+    let ends = ENDING.contains(&wish.signal);
+    let mut whole = Whole {
+        report: Report::Before,
+        daemons: Vec::new(),
+        survivors: Vec::new(),
+    };
+    let mut first = true;
+    // A daemon may become a job while its own is being ended.
+    for _ in 0..ROUNDS {
+        let mut left = if ends { home.left_jobs()? } else { Vec::new() };
+        left.retain(|job| {
+            let is = |other: &JobView| other.dir == job.dir;
+            !asked.iter().any(is) && !whole.daemons.iter().any(|(before, _)| is(before))
+        });
+        if first {
+            left.insert(0, job.clone());
+        }
+        if left.is_empty() {
+            break;
+        }
+        for (job, report) in left.iter().zip(at_once(&left, |job| end(job, wish))) {
+            if std::mem::take(&mut first) {
+                whole.report = report?;
+            } else {
+                whole.daemons.push((job.clone(), report?));
+            }
+        }
+    }
+    let gone = !matches!(whole.report, Report::Sent | Report::Left(..));
+    if gone {
+        whole.survivors = home.survivors()?;
+    }
+    Ok(whole)
+}
+
+fn tell_whole(job: &JobView, whole: &Whole, kill: &Kill) -> Result<u8> {
+    let mut worst = tell(job, None, &whole.report, kill)?;
+    for (daemon, report) in &whole.daemons {
+        worst = worst.max(tell(daemon, Some(job), report, kill)?);
+    }
+    let id = &job.launch.id;
+    for survivor in &whole.survivors {
+        let Survivor { job, pid, command } = survivor;
+        let command = text::sanitize(command.as_bytes());
+        match job {
+            Some(other) => message::say_with_hint(
+                format!(
+                    "job {other} (pid {pid}) lives on and may have come from job {id}: {command}"
+                ),
+                format!("'agent-sh kill {other}' ends it"),
+            ),
+            None => message::say_with_hint(
+                format!("process {pid} lives on and may have come from job {id}: {command}"),
+                format!("'kill {pid}' ends it"),
+            ),
+        }
     }
     Ok(worst)
 }
@@ -124,23 +219,18 @@ enum Report {
     Left(Vec<i32>, Option<io::Error>),
 }
 
-fn end(
-    job: &JobView,
-    signal: i32,
-    grace: Duration,
-    by: &str,
-    session: Option<&str>,
-) -> Result<Report> {
+fn end(job: &JobView, wish: &Wish<'_>) -> Result<Report> {
+    let signal = wish.signal;
     if job.state.is_terminal() {
-        return Ok(Report::Before);
+        return end_rest(job, wish);
     }
     let mut tree = Tree::of(job)?;
     if !HARMLESS.contains(&signal) {
         let intent = KillIntent {
-            by: by.to_owned(),
+            by: wish.by.to_owned(),
             signal,
             at: humantime::format_rfc3339_millis(clock::wall()).to_string(),
-            session: session.map(str::to_owned),
+            session: wish.session.map(str::to_owned),
         };
         // A disk that takes no intent must not protect a job.
         job.request_kill(&intent).ok();
@@ -154,15 +244,7 @@ fn end(
             (Waited::TimedOut, error) => Ok(Report::Left(vec![job.launch.proc.pid], error)),
         };
     }
-    let mut left = if signal == libc::SIGKILL {
-        Vec::new()
-    } else {
-        tree.end_with(signal, grace).0
-    };
-    let mut refused = None;
-    if signal == libc::SIGKILL || !left.is_empty() {
-        (left, refused) = tree.end_with(libc::SIGKILL, AFTER_KILL);
-    }
+    let (left, refused) = tree.end_all(wish);
     if !left.is_empty() {
         return Ok(Report::Left(left, refused));
     }
@@ -172,17 +254,38 @@ fn end(
     }
 }
 
-/// Ends jobs without a word, each with its own thread: a hook has little time.
-pub(crate) fn end_quietly(jobs: &[JobView], grace: Duration, by: &str, session: &str) {
-    std::thread::scope(|scope| {
-        for job in jobs {
-            scope.spawn(move || drop(end(job, libc::SIGTERM, grace, by, Some(session))));
-        }
-    });
+/// Ends what an ended job has left, if that is no job yet.
+fn end_rest(job: &JobView, wish: &Wish<'_>) -> Result<Report> {
+    let Some(mut tree) = Tree::of(job).ok().filter(|_| ENDING.contains(&wish.signal)) else {
+        return Ok(Report::Before);
+    };
+    if tree.pids().is_empty() {
+        return Ok(Report::Before);
+    }
+    let (left, refused) = tree.end_all(wish);
+    Ok(if left.is_empty() {
+        Report::Before
+    } else {
+        Report::Left(left, refused)
+    })
 }
 
-fn tell(job: &JobView, report: &Report, kill: &Kill) -> Result<u8> {
+/// Ends jobs without a word, each with its own thread: a hook has little time.
+pub(crate) fn end_quietly(jobs: &[JobView], grace: Duration, by: &str, session: &str) {
+    let wish = Wish {
+        signal: libc::SIGTERM,
+        grace,
+        by,
+        session: Some(session),
+    };
+    drop(at_once(jobs, |job| end(job, &wish)));
+}
+
+/// `of`: the job that it is a daemon of.
+fn tell(job: &JobView, of: Option<&JobView>, report: &Report, kill: &Kill) -> Result<u8> {
     let id = &job.launch.id;
+    let whose = of.map(|job| format!(", a daemon of job {},", job.launch.id));
+    let whose = whose.unwrap_or_default();
     let command = text::shorten(&job.launch.command.text, 120);
     match report {
         Report::Before | Report::Ended(_) if kill.json => {
@@ -196,7 +299,12 @@ fn tell(job: &JobView, report: &Report, kill: &Kill) -> Result<u8> {
         }
         Report::Before => {
             let how = already(&ending(&row(job)));
-            message::out(&format!("job {id} {how}: {command}\n"))?;
+            message::out(&format!("job {id}{whose} {how}: {command}\n"))?;
+            Ok(0)
+        }
+        Report::Ended(ended) if of.is_some() => {
+            let how = ending(&row(ended));
+            message::out(&format!("job {id}{whose} {how}: {command}\n"))?;
             Ok(0)
         }
         Report::Ended(ended) => {
@@ -204,13 +312,15 @@ fn tell(job: &JobView, report: &Report, kill: &Kill) -> Result<u8> {
             Ok(0)
         }
         Report::Gone => {
-            message::say(format!("job {id} is gone; its record is still to come"));
+            message::say(format!(
+                "job {id}{whose} is gone; its record is still to come"
+            ));
             Ok(0)
         }
         Report::Sent => {
             let signal = signal_name(kill.signal);
             message::say(format!(
-                "job {id} got {signal} and has not ended: {command}"
+                "job {id}{whose} got {signal} and has not ended: {command}"
             ));
             Ok(0)
         }
@@ -239,204 +349,4 @@ pub(crate) fn already(ending: &str) -> String {
         }
     }
     ending.to_owned()
-}
-
-/// What of a process decides whose it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Process {
-    pid: i32,
-    ppid: i32,
-    pgid: i32,
-    sid: i32,
-    starttime: u64,
-}
-
-/// The processes of one job.
-#[derive(Debug)]
-pub(super) struct Tree {
-    leader: (i32, u64),
-    /// The leader began a session, or a group: all in it belong to the job.
-    has_session: bool,
-    has_group: bool,
-    /// Each process once seen in the tree. Its children are found also when the leader is gone.
-    known: HashMap<i32, u64>,
-    /// Never signalled, whatever the table says.
-    spared: [i32; 2],
-    /// `None` in tests.
-    home: Option<Home>,
-}
-
-impl Tree {
-    pub(super) fn of(job: &JobView) -> Result<Self> {
-        let identity = &job.launch.proc;
-        let here = (proc::boot_id(), proc::pidns(), proc::timens());
-        if (identity.boot_id.as_str(), identity.pidns, identity.timens) != here {
-            return Err(Error::Failed {
-                text: format!(
-                    "cannot reach job '{}': it runs in another container or namespace",
-                    job.launch.id
-                ),
-                hint: Some("run this where the job was started".to_owned()),
-            });
-        }
-        let leader = proc::stat(identity.pid)
-            .filter(|stat| identity.pid > 1 && stat.starttime == identity.starttime);
-        Ok(Self {
-            leader: (identity.pid, identity.starttime),
-            has_session: leader.is_some_and(|stat| stat.sid == stat.pid),
-            has_group: leader.is_some_and(|stat| stat.pgid == stat.pid),
-            known: leader
-                .map(|stat| (stat.pid, stat.starttime))
-                .into_iter()
-                .collect(),
-            spared: [std::process::id() as i32, job.launch.supervisor.pid],
-            home: Some(Home::of(job)),
-        })
-    }
-
-    /// Who of the tree lives in this look at the system; remembers them.
-    fn living(&mut self, table: &[Process]) -> Vec<Process> {
-        let (pid, starttime) = self.leader;
-        // Somebody else with the leader's pid: its session and group are his then.
-        let reused = table
-            .iter()
-            .any(|p| p.pid == pid && p.starttime != starttime);
-        let belongs = |p: &Process| {
-            self.known.get(&p.pid) == Some(&p.starttime)
-                || !reused && self.has_session && p.sid == pid
-                || !reused && self.has_group && p.pgid == pid
-        };
-        let may = |p: &Process| p.pid > 1 && !self.spared.contains(&p.pid);
-        let mut inside: HashSet<i32> = table
-            .iter()
-            .filter(|p| belongs(p) && may(p))
-            .map(|p| p.pid)
-            .collect();
-        let mut size = 0;
-        while inside.len() > size {
-            size = inside.len();
-            let below = table.iter().filter(|p| may(p) && inside.contains(&p.ppid));
-            let below: Vec<i32> = below.map(|p| p.pid).collect();
-            inside.extend(below);
-        }
-        let living: Vec<Process> = table
-            .iter()
-            .filter(|p| inside.contains(&p.pid))
-            .copied()
-            .collect();
-        self.known
-            .extend(living.iter().map(|p| (p.pid, p.starttime)));
-        living
-    }
-
-    /// Who of it lives now.
-    pub(super) fn pids(&mut self) -> Vec<i32> {
-        self.look().into_iter().map(|process| process.pid).collect()
-    }
-
-    fn look(&mut self) -> Vec<Process> {
-        let table = proc::table();
-        if let Some(home) = &mut self.home {
-            let known = |(pid, starttime)| self.known.get(&pid) == Some(&starttime);
-            let daemons = home.new_daemons(&table, known);
-            self.known.extend(daemons);
-        }
-        let table: Vec<Process> = table
-            .into_iter()
-            .filter(|stat| !stat.is_dead())
-            .map(|stat| Process {
-                pid: stat.pid,
-                ppid: stat.ppid,
-                pgid: stat.pgid,
-                sid: stat.sid,
-                starttime: stat.starttime,
-            })
-            .collect();
-        self.living(&table)
-    }
-
-    /// Signals all that live and were not in `sent` yet; gives the first refusal. `time`: how long their
-    /// end may take, which is said before; `None`: the signal only may end them, and nothing follows it.
-    fn signal_new(
-        &mut self,
-        signal: i32,
-        time: Option<Duration>,
-        sent: &mut Vec<(Process, OwnedFd)>,
-    ) -> Option<io::Error> {
-        let mut refused = None;
-        let mut new = self.look();
-        new.retain(|process| !sent.iter().any(|(before, _)| before == process));
-        if let (Some(home), Some(time)) = (&self.home, time) {
-            home.announce(new.iter().map(|p| (p.pid, p.starttime)).collect(), time);
-        }
-        for process in new {
-            // One that ended meanwhile is no failure.
-            let Ok(pidfd) = proc::pidfd_open_checked(process.pid, process.starttime) else {
-                continue;
-            };
-            match proc::pidfd_send_signal(&pidfd, signal) {
-                Ok(()) => {}
-                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => continue,
-                Err(error) => refused = refused.or(Some(error)),
-            }
-            // A stopped process acts on a signal only when it goes on.
-            if ENDING.contains(&signal) && signal != libc::SIGKILL {
-                proc::pidfd_send_signal(&pidfd, libc::SIGCONT).ok();
-            }
-            sent.push((process, pidfd));
-        }
-        refused
-    }
-
-    /// Signals until nobody is left or the time is over. Gives those left, and the first refusal.
-    fn end_with(&mut self, signal: i32, time: Duration) -> (Vec<i32>, Option<io::Error>) {
-        let deadline = Instant::now() + time;
-        let mut sent = Vec::new();
-        let mut refused = None;
-        loop {
-            // KILL follows, and only when the kernel holds somebody it needs all of its time.
-            let error = self.signal_new(signal, Some(time + AFTER_KILL), &mut sent);
-            refused = refused.or(error);
-            sent.retain(|(_, pidfd)| is_alive(pidfd));
-            if sent.is_empty() {
-                // Whoever was born since the look is found by another one.
-                let left: Vec<i32> = self.look().iter().map(|p| p.pid).collect();
-                if left.is_empty() || Instant::now() >= deadline {
-                    return (left, refused);
-                }
-                continue;
-            }
-            // KILL must also meet those who are born while the others die.
-            let patience = if signal == libc::SIGKILL {
-                deadline.min(Instant::now() + Duration::from_millis(50))
-            } else {
-                deadline
-            };
-            wait_for_one(&sent, patience);
-            if Instant::now() >= deadline {
-                return (self.look().iter().map(|p| p.pid).collect(), refused);
-            }
-        }
-    }
-}
-
-fn is_alive(pidfd: &OwnedFd) -> bool {
-    let mut fds = [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)];
-    matches!(poll(&mut fds, PollTimeout::ZERO), Ok(0) | Err(Errno::EINTR))
-}
-
-/// Blocks until one of them ends, or the deadline.
-fn wait_for_one(sent: &[(Process, OwnedFd)], deadline: Instant) {
-    let mut fds: Vec<PollFd> = sent
-        .iter()
-        .map(|(_, pidfd)| PollFd::new(pidfd.as_fd(), PollFlags::POLLIN))
-        .collect();
-    let left = deadline.saturating_duration_since(Instant::now());
-    let ms = i32::try_from(left.as_millis() + 1).unwrap_or(i32::MAX);
-    // An interrupted wait is a short one: the caller looks again.
-    poll(
-        &mut fds,
-        PollTimeout::try_from(ms).unwrap_or(PollTimeout::MAX),
-    )
-    .ok();
 }

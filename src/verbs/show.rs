@@ -40,6 +40,14 @@ pub(crate) fn facts(job: &JobView) -> Value {
     if let Value::Object(map) = &mut facts {
         let launch = serde_json::to_value(&job.launch).unwrap_or(Value::Null);
         map.insert("launch".to_owned(), launch);
+        let output = job.output();
+        let since = output.missing_since.map(crate::record::rfc3339);
+        let output = serde_json::json!({
+            "bytes_total": output.bytes_total,
+            "bytes_kept": output.bytes_kept,
+            "missing_since": since,
+        });
+        map.insert("output".to_owned(), output);
     }
     facts
 }
@@ -60,7 +68,8 @@ fn lines(job: &JobView) -> Vec<(&'static str, String)> {
     add("name", launch.name.clone());
     add("how", Some(launch.how.to_string()));
     add("started", Some(launch.started_at.clone()));
-    add("ended", job.ended_at().map(str::to_owned));
+    add("ended", ended(job));
+    add("lost", job.reason().map(lost));
     add("directory", Some(launch.cwd.clone()));
     add("session", launch.session.clone());
     add("harness", launch.harness.clone());
@@ -70,6 +79,7 @@ fn lines(job: &JobView) -> Vec<(&'static str, String)> {
     let can_type = launch.interactive && !job.state.is_terminal();
     add("stdin", can_type.then(|| typing.to_owned()));
     add("output", Some(output(job)));
+    add("missing", missing(job));
     add(
         "used",
         record.and_then(|record| record.data.rusage).map(used),
@@ -88,6 +98,34 @@ fn lines(job: &JobView) -> Vec<(&'static str, String)> {
     lines
 }
 
+fn ended(job: &JobView) -> Option<String> {
+    let record = job.record.as_ref()?;
+    let seen = job.ended_at().map(str::to_owned);
+    Some(seen.unwrap_or_else(|| format!("nobody saw when; noticed at {}", record.time)))
+}
+
+/// Why nobody can tell how it ended.
+fn lost(reason: LostReason) -> String {
+    let why = match reason {
+        LostReason::SupervisorDied => "its supervisor was killed before it ended",
+        LostReason::Reboot => "the machine was started anew while it ran",
+        LostReason::LaunchAborted => "it was given up before it ran",
+        LostReason::PidnsGone => "its container or namespace ended, and it with that",
+        LostReason::RecordCorrupt => "its record cannot be read",
+        LostReason::StatusUnseen => "it ended where its status could not be seen",
+    };
+    format!("{why}; nobody can tell how it ended")
+}
+
+/// What of the output nobody was there to keep.
+fn missing(job: &JobView) -> Option<String> {
+    let since = crate::record::rfc3339(job.output().missing_since?);
+    Some(format!(
+        "output after {since} may be: its supervisor was gone some time after that, and nobody counts \
+         what is not kept"
+    ))
+}
+
 fn command(job: &JobView) -> String {
     let command = &job.launch.command;
     let cut = if command.truncated { " … (cut)" } else { "" };
@@ -98,7 +136,12 @@ fn supervisor(job: &JobView) -> Option<String> {
     let gone = job.degraded.iter().any(|reason| reason == "unsupervised");
     match (job.state.is_terminal(), gone) {
         (true, _) => None,
-        (false, true) => Some(format!("pid {}, gone", job.launch.supervisor.pid)),
+        (false, true) => {
+            let seen = job.output().missing_since.map(crate::record::rfc3339);
+            let seen = seen.map(|time| format!(", last seen at {time}"));
+            let pid = job.launch.supervisor.pid;
+            Some(format!("pid {pid}, gone{}", seen.unwrap_or_default()))
+        }
         (false, false) => Some(format!("pid {}", job.launch.supervisor.pid)),
     }
 }

@@ -10,6 +10,8 @@ mod daemons;
 mod events;
 /// Ending jobs, and what the record says of it.
 mod killing;
+/// What a job has left, and has become a job of its own.
+mod left;
 /// `ps` and `show`.
 mod listing;
 /// `gc`.

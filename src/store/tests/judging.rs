@@ -13,6 +13,7 @@ fn a_free_lease_without_a_record_is_a_loss() {
         (State::Lost, None, None)
     );
     assert!(lost.settled_at().is_some() && lost.settled_age().is_some());
+    assert!(lost.output().missing_since.is_some());
     let again = view(&store, &id);
     assert_eq!(again.record, lost.record);
 }
@@ -84,6 +85,9 @@ fn a_job_that_outlives_its_supervisor_runs_unsupervised() {
         panic!("not ended");
     };
     assert_eq!((ended.state, ended.exit_code()), (State::Exited, Some(7)));
+    // Whoever waited was there.
+    assert!(ended.ended_at().is_some() && ended.duration_ms().is_some());
+    assert!(ended.output().missing_since.is_some());
     child.wait().unwrap();
     assert_eq!(view(&store, &id).exit_code(), Some(7));
 }
@@ -100,6 +104,9 @@ fn the_status_of_a_zombie_is_read_and_that_of_a_reaped_process_is_lost() {
     drop(child.stdin.take());
     assert!(proc::pidfd_wait(&handle, None).unwrap());
     let seen = view(&store, &first);
+    // How it ended can be read, when cannot.
+    assert_eq!((seen.ended_at(), seen.duration_ms()), (None, None));
+    assert!(seen.settled_at().is_some());
     assert_eq!(
         (
             seen.exit_code(),
@@ -112,6 +119,51 @@ fn the_status_of_a_zombie_is_read_and_that_of_a_reaped_process_is_lost() {
         reason(&view(&store, &second)),
         Some(LostReason::SupervisorDied)
     );
+}
+
+/// The last that is known of a supervisor is what it wrote last.
+#[test]
+fn output_may_be_missing_since_the_last_sign_of_a_supervisor() {
+    let (_keep, store) = store();
+    let lost = |draft: Draft, written: &[u8]| {
+        let mut job = store.create_job(draft).unwrap();
+        job.transcript().write(written);
+        let id = job.id().clone();
+        give_up(job);
+        let view = view(&store, &id);
+        assert_eq!(reason(&view), Some(LostReason::SupervisorDied));
+        view
+    };
+    let changed = |view: &JobView, name: &str| {
+        let file = std::fs::metadata(view.dir.join(name)).unwrap();
+        crate::record::rfc3339(file.modified().unwrap())
+    };
+    let since = |view: &JobView| {
+        let record = view.record.as_ref().unwrap();
+        record.data.output.missing_since.clone()
+    };
+    let spoke = lost(draft(), b"up\n");
+    assert_eq!(spoke.output().bytes_kept, 3);
+    let signs = ["run.json", "out", "times"].map(|name| changed(&spoke, name));
+    assert_eq!(since(&spoke).as_ref(), signs.iter().max());
+    let silent = lost(draft(), b"");
+    assert_eq!(since(&silent), Some(changed(&silent, "run.json")));
+    // What goes to a file of its own needs no supervisor, unless stderr does not.
+    let mut apart = draft();
+    apart.redirected_to = Some("/tmp/log".to_owned());
+    assert_eq!(since(&lost(apart.clone(), b"")), None);
+    assert!(since(&lost(apart.clone(), b"oops")).is_some());
+    apart.tty = true;
+    assert!(since(&lost(apart, b"")).is_some());
+    // Nor does a job that somebody saw to its end.
+    let mut job = store.create_job(draft()).unwrap();
+    job.commit(&exited(0)).unwrap();
+    assert_eq!(since(&view(&store, job.id())), None);
+    let path = job.dir().join("exit.json");
+    std::fs::write(&path, "{").unwrap();
+    let damaged = view(&store, job.id());
+    assert_eq!(reason(&damaged), Some(LostReason::RecordCorrupt));
+    assert_eq!(since(&damaged), None);
 }
 
 #[test]

@@ -1,5 +1,8 @@
 //! Whose a process is, and how signals are named.
 
+use std::collections::HashMap;
+
+use super::tree::Process;
 use super::*;
 
 fn process(pid: i32, ppid: i32, pgid: i32, sid: i32) -> Process {
