@@ -41,9 +41,9 @@ struct Streams {
 
 pub(super) fn start(mut work: Work) -> Option<Supervisor> {
     let mut link = work.link.take()?;
-    // None of them may end or stop a supervisor: an agent's `pkill` means the job.
-    signal::ignore(CHANGED_SIGNALS);
-    signal::reset(&[libc::SIGCHLD]);
+    // None may end or stop a supervisor: an agent's `pkill` means the job, and a limit of the caller's is
+    // not ours to die of. Blocked at one stroke; those that it starts get the caller's mask back.
+    signal::block_all();
     match begin(work, &mut link) {
         Ok(mut supervisor) => {
             if supervisor.phase == Phase::Released {
