@@ -20,6 +20,7 @@ mod news;
 mod redirected;
 mod register;
 mod run;
+mod scarce;
 mod start;
 mod strays;
 mod stream;
@@ -140,6 +141,8 @@ pub(crate) struct Supervisor {
     ledger: Ledger,
     /// Terminals for the next job, opened ahead of it.
     spares: Vec<jobs::Opened>,
+    /// How many descriptors there can be.
+    most_files: u64,
     settings: Settings,
     saved: Saved,
     has_spots: bool,
