@@ -102,10 +102,11 @@ pub fn stand_in(call: ShellCall, supervise: fn(Work) -> !) -> u8 {
         return code;
     }
     // Nothing has run yet: no process, descriptor or memory was left for a supervisor.
-    saved.child_restore(CHANGED_SIGNALS);
     if has_spots && announces {
         message::say("cannot supervise this command: what it leaves in the background is not kept");
+        signal::forget(&signal::LIMITS);
     }
+    saved.child_restore(CHANGED_SIGNALS);
     run_in_place(&real, &untouched)
 }
 
@@ -313,7 +314,7 @@ fn hand_off(mut work: Work, supervise: fn(Work) -> !) -> Option<Handed> {
     if terminal.as_ref().is_some_and(Terminal::is_anchored) {
         taken.extend(terminal::JOB_CONTROL);
     }
-    let signals = SignalFd::new(&taken).ok()?;
+    let signals = SignalFd::deaf_to(&signal::LIMITS, &taken).ok()?;
     // With SIGCHLD ignored the kernel would reap for us, and nobody could be waited for.
     signal::reset(&[libc::SIGCHLD]);
     // A supervisor that has said its last word does not hear ours; nor may a reader of stderr end us.

@@ -82,7 +82,14 @@ pub(super) fn write_new(dir: impl AsFd, name: &str, bytes: &[u8]) -> io::Result<
     Ok(file)
 }
 
+/// Whether there is no room for so many bytes: on the disk, or in a file of this process (RLIMIT_FSIZE).
 #[must_use]
 pub(super) fn is_full(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT))
+    is_too_large(error) || matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT))
+}
+
+/// Whether a file may not grow so large. Room elsewhere would not help.
+#[must_use]
+pub(super) fn is_too_large(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EFBIG)
 }

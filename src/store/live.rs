@@ -246,7 +246,8 @@ impl LiveJob {
                 // Losing old output is better than losing the end.
                 let mut result = Err(error);
                 while let Err(error) = &result {
-                    if !files::is_full(error) || !self.transcript.give_up_space() {
+                    let helps = files::is_full(error) && !files::is_too_large(error);
+                    if !helps || !self.transcript.give_up_space() {
                         break;
                     }
                     result = self.try_publish(&record);

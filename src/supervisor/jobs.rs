@@ -257,7 +257,8 @@ impl Supervisor {
 
     pub(super) fn new_job(&self, pid: i32, text: Vec<u8>, live: Option<LiveJob>) -> Job {
         let token = self.jobs.len() as u64;
-        let pidfd = proc::pidfd_open(pid).ok();
+        let pidfd = self.can_watch().then(|| proc::pidfd_open(pid).ok());
+        let pidfd = pidfd.flatten();
         if let Some(pidfd) = &pidfd {
             self.watch(pidfd, token | TOKEN_JOB);
         }

@@ -21,6 +21,7 @@ mod processes;
 mod redirected;
 mod register;
 mod run;
+mod scarce;
 mod start;
 mod stops;
 mod strays;
@@ -143,6 +144,8 @@ pub(crate) struct Supervisor {
     ledger: Ledger,
     /// Terminals for the next job, opened ahead of it.
     spares: Vec<jobs::Opened>,
+    /// How many descriptors there can be.
+    most_files: u64,
     settings: Settings,
     saved: Saved,
     has_spots: bool,

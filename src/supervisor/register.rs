@@ -93,15 +93,26 @@ impl Supervisor {
     ) {
         let mut degraded = Vec::new();
         let capture = self.capture(request.asked);
-        let any = mirrors.iter().any(Option::is_some);
-        let main = any.then(|| self.open(capture, &mut degraded)).flatten();
         // Two streams of the call stay two: what is told apart comes in the order of reading, though, so
         // one that nobody tells apart stays whole.
-        let apart = main.is_some() && self.phase != Phase::Released && are_two(mirrors);
+        let apart = self.phase != Phase::Released && are_two(mirrors);
+        let any = mirrors.iter().any(Option::is_some);
+        let captured = any && self.can_capture(if apart { 2 } else { 1 });
+        if any && !captured {
+            // It writes where it would without us, and the record says so.
+            degraded.push("no-capture".to_owned());
+        }
+        let main = captured.then(|| self.open(capture, &mut degraded));
+        let main = main.flatten();
+        let apart = apart && main.is_some();
         let errors = apart.then(|| self.open(capture, &mut degraded)).flatten();
         degraded.dedup();
         let tty = main.as_ref().is_some_and(|opened| opened.tty);
-        let ours = mirrors.map(|mirror| mirror.is_some());
+        let ours = if main.is_some() {
+            mirrors.map(|mirror| mirror.is_some())
+        } else {
+            [1, 2].map(|fd| self.is_fed_by(request.pid, fd))
+        };
         let [redirected_to, redirected_stderr] = redirections(request.pid, ours);
         let start = Start {
             how: request.asked.how,
@@ -115,7 +126,7 @@ impl Supervisor {
             run: None,
             was: None,
         };
-        let live = self.ledger.publish(&start);
+        let live = self.publish(&start);
         let index = self.jobs.len();
         let mut job = self.new_job(request.pid, request.text.clone(), live);
         job.redirected_to = redirected_to;
@@ -153,6 +164,13 @@ impl Supervisor {
             Some(at) => Some(self.spares.swap_remove(at)),
             None => open_channel(capture, degraded),
         }
+    }
+
+    /// Whether a stream of the process is one of the call's pipes.
+    fn is_fed_by(&self, pid: i32, fd: i32) -> bool {
+        let object = fds::object_of(pid, fd);
+        let mut feeds = self.feeds.iter().flatten();
+        feeds.any(|feed| Some(feed.object) == object)
     }
 
     fn own_streams(&self, pid: i32) -> [Option<Mirror>; 2] {

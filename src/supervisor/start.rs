@@ -18,12 +18,12 @@ use super::stream::{Buffer, Feed, Sink};
 use super::{
     Phase, Shell, Supervisor, TOKEN_CHILD, TOKEN_FEED, TOKEN_LINK, TOKEN_REGISTER, TOKEN_SINK,
 };
-use super::{jobs, run};
+use super::{jobs, run, scarce};
 use crate::handoff::{
     Address, CALLER_VARIABLE, CHANGED_SIGNALS, FrontLink, Group, SUPERVISOR_TITLE,
     SUPERVISOR_VARIABLE, ToFront, Work,
 };
-use crate::sys::fds::{self, Kind};
+use crate::sys::fds::{self, FileLimit, Kind};
 use crate::sys::process::{self, Forked, Image};
 use crate::sys::signal::{self, SignalFd};
 use crate::sys::{clock, pty, session};
@@ -41,9 +41,9 @@ struct Streams {
 
 pub(super) fn start(mut work: Work) -> Option<Supervisor> {
     let mut link = work.link.take()?;
-    // None of them may end or stop a supervisor: an agent's `pkill` means the job.
-    signal::ignore(CHANGED_SIGNALS);
-    signal::reset(&[libc::SIGCHLD]);
+    // None may end or stop a supervisor: an agent's `pkill` means the job, and a limit of the caller's is
+    // not ours to die of. Blocked at one stroke; those that it starts get the caller's mask back.
+    signal::block_all();
     match begin(work, &mut link) {
         Ok(mut supervisor) => {
             if supervisor.phase == Phase::Released {
@@ -84,6 +84,10 @@ fn begin(mut work: Work, link: &mut FrontLink) -> std::io::Result<Supervisor> {
         format!("{CALLER_VARIABLE}={}", work.caller).into_bytes(),
     ];
     let mut streams = set_up_streams(work.run.is_some())?;
+    let limit = FileLimit::now();
+    if !scarce::can_begin(limit.most(), streams.pipes.len(), requests.as_raw_fd()) {
+        return Err(std::io::Error::from_raw_os_error(libc::EMFILE));
+    }
     let mut started_run = None;
     let pid = match work.run.clone() {
         Some(run) => {
@@ -143,6 +147,7 @@ fn begin(mut work: Work, link: &mut FrontLink) -> std::io::Result<Supervisor> {
         jobs: Vec::new(),
         ledger,
         spares: Vec::new(),
+        most_files: limit.most(),
         promote_at: work.settings.promote_after.map(|after| started + after),
         settings: work.settings,
         saved: work.saved,
@@ -185,6 +190,7 @@ fn begin(mut work: Work, link: &mut FrontLink) -> std::io::Result<Supervisor> {
         keep.extend(output.descriptors());
     }
     let_go_of_the_harness(&mut keep);
+    limit.raise();
     if let Some((waiting, output, tty, run)) = started_run {
         supervisor.begin_run(&waiting, output, tty, &run, link);
     }
@@ -204,8 +210,11 @@ fn begin(mut work: Work, link: &mut FrontLink) -> std::io::Result<Supervisor> {
         .flatten()
         .for_each(|feed| feed.listen(epoll, true));
     if supervisor.has_spots {
-        supervisor.ledger.prepare();
         supervisor.program_name();
+    }
+    // Where there are few descriptors, none is taken before it is needed.
+    if supervisor.has_spots && supervisor.has_plenty() {
+        supervisor.ledger.prepare();
         let lone = supervisor.lone.as_ref().map(|lone| lone.asked);
         let capture = lone.map_or(supervisor.settings.capture, |asked| {
             supervisor.capture(asked)
@@ -240,7 +249,6 @@ fn let_go_of_the_harness(keep: &mut [i32]) {
     }
     fds::close_all_but(3, keep);
     drop(std::env::set_current_dir("/"));
-    fds::raise_file_limit();
 }
 
 /// Sinks for whatever the harness gave, feeds for what has to be relayed (DESIGN: a file that is not

@@ -254,7 +254,7 @@ impl Supervisor {
         let live = if self.is_blind() {
             self.ledger.publish_since(&start, self.shell.started)
         } else {
-            self.ledger.publish(&start)
+            self.publish(&start)
         };
         if let Some(live) = live {
             let mut job = self.new_job(pid, text.into_bytes(), Some(live));
@@ -361,7 +361,7 @@ impl Supervisor {
             run: None,
             was: None,
         };
-        let live = self.ledger.publish(&start);
+        let live = self.publish(&start);
         let index = self.jobs.len();
         let mut job = self.new_job(pid, text.into_bytes(), live);
         job.heir_of = dead_leader(pid);

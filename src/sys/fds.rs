@@ -83,8 +83,12 @@ pub fn is_writable(fd: RawFd) -> bool {
 
 /// A close-on-exec copy of `fd` at 10 or above, out of the way of what a shell uses.
 pub fn duplicate(fd: RawFd) -> io::Result<OwnedFd> {
+    duplicate_from(fd, 10)
+}
+
+fn duplicate_from(fd: RawFd, least: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: F_DUPFD_CLOEXEC takes an integer.
-    let copy = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 10) };
+    let copy = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, least) };
     if copy < 0 {
         return Err(io::Error::last_os_error());
     }
@@ -295,19 +299,45 @@ pub fn send_nonblocking(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
-/// Raises the soft limit on open files to the hard one. Only for a process that execs nothing any more.
-pub fn raise_file_limit() {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: `limit` is live and filled in by the call.
-    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 {
-        return;
+/// How many files this process may open.
+#[derive(Clone, Copy, Debug)]
+pub struct FileLimit(libc::rlimit);
+
+impl FileLimit {
+    #[must_use]
+    pub fn now() -> Self {
+        let mut limit = libc::rlimit {
+            rlim_cur: libc::RLIM_INFINITY,
+            rlim_max: libc::RLIM_INFINITY,
+        };
+        // SAFETY: `limit` is live and filled in by the call, or stays as it is.
+        unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+        Self(limit)
     }
-    limit.rlim_cur = limit.rlim_max;
-    // SAFETY: `limit` is live; failure leaves the limit as it was.
-    unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
+
+    /// Raises the soft limit to the hard one. Only for a process that execs nothing any more.
+    pub fn raise(self) {
+        let limit = libc::rlimit {
+            rlim_cur: self.0.rlim_max,
+            ..self.0
+        };
+        // SAFETY: `limit` is live; failure leaves the limit as it was.
+        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
+    }
+
+    /// How many there can be once it is raised.
+    #[must_use]
+    pub fn most(self) -> u64 {
+        self.0.rlim_max
+    }
+}
+
+/// Whether so many more descriptors can be had now. `fd` is any that is open.
+#[must_use]
+pub fn are_free(count: usize, fd: RawFd) -> bool {
+    let copy = |_| duplicate_from(fd, 0).ok();
+    let taken: Vec<OwnedFd> = (0..count).map_while(copy).collect();
+    taken.len() == count
 }
 
 /// Lends a raw descriptor that its owner keeps open for the length of the call.

@@ -258,6 +258,9 @@ pub fn reserve(file: &File, bytes: u32) -> io::Result<()> {
     use std::os::unix::fs::FileExt;
     let mode = nix::fcntl::FallocateFlags::empty();
     match nix::fcntl::fallocate(file, mode, 0, libc::off_t::from(bytes)) {
+        // As much as a limit of this process allows, and be it nothing.
+        Err(Errno::EFBIG) if bytes > 1 => reserve(file, bytes / 2),
+        Err(Errno::EFBIG) => Ok(()),
         Err(Errno::EOPNOTSUPP | Errno::ENOSYS) => file.write_all_at(&vec![0; bytes as usize], 0),
         other => Ok(other?),
     }

@@ -288,6 +288,8 @@ pub fn spawn_orphan(image: &Image) {
 }
 
 fn child_become_helper(image: &Image) -> i32 {
+    // Whoever starts it may hear no signal at all; what reaches it, and what it starts, is its own affair.
+    super::signal::block_only(&super::signal::LIMITS);
     // SAFETY: a C string and a number.
     let null = unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDWR) };
     for fd in 0..3 {

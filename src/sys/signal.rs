@@ -12,6 +12,9 @@ pub const ENDING: [i32; 5] = [
     libc::SIGKILL,
 ];
 
+/// What the kernel sends to whoever reaches a limit. Not taken, the write or the work just fails.
+pub const LIMITS: [i32; 2] = [libc::SIGXFSZ, libc::SIGXCPU];
+
 /// The mask and dispositions as they were at some moment, to be put back in a child.
 #[derive(Clone)]
 pub struct Saved {
@@ -75,11 +78,15 @@ fn empty_set() -> libc::sigset_t {
 
 fn set_of(signals: &[i32]) -> libc::sigset_t {
     let mut set = empty_set();
+    add(&mut set, signals);
+    set
+}
+
+fn add(set: &mut libc::sigset_t, signals: &[i32]) {
     for &signal in signals {
         // SAFETY: `set` is live; a bad number is refused.
-        unsafe { libc::sigaddset(&raw mut set, signal) };
+        unsafe { libc::sigaddset(set, signal) };
     }
-    set
 }
 
 /// Whether `signal` is ignored by this process now.
@@ -134,8 +141,16 @@ pub struct Arrived {
 
 impl SignalFd {
     pub fn new(signals: &[i32]) -> io::Result<Self> {
-        block(signals);
+        Self::deaf_to(&[], signals)
+    }
+
+    /// The same in a process that others do not reach either.
+    pub fn deaf_to(others: &[i32], signals: &[i32]) -> io::Result<Self> {
         let set = set_of(signals);
+        let mut blocked = set;
+        add(&mut blocked, others);
+        // SAFETY: `blocked` is live; a null old set means "do not tell".
+        unsafe { libc::sigprocmask(libc::SIG_BLOCK, &raw const blocked, std::ptr::null_mut()) };
         // SAFETY: `set` is live; -1 asks for a new descriptor.
         let fd =
             unsafe { libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
@@ -192,6 +207,21 @@ pub fn die_by(signal: i32) {
 pub fn stop_self() {
     // SAFETY: plain numbers.
     unsafe { libc::kill(super::session::pid(), libc::SIGSTOP) };
+}
+
+/// Blocks these and no others. Async-signal-safe.
+pub fn block_only(signals: &[i32]) {
+    let set = set_of(signals);
+    // SAFETY: as in `block`.
+    unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const set, std::ptr::null_mut()) };
+}
+
+/// Takes back signals that wait behind the mask: they would go on to the next program.
+pub fn forget(signals: &[i32]) {
+    for &signal in signals.iter().filter(|&&signal| !is_ignored(signal)) {
+        set_disposition(signal, libc::SIG_IGN);
+        set_disposition(signal, libc::SIG_DFL);
+    }
 }
 
 /// Blocks whatever can be blocked.

@@ -98,6 +98,10 @@ fn dispatch(verb: Verb, hooks: Hooks) -> Result<u8> {
         },
         _ => Context::read(hooks)?,
     };
+    if !matches!(verb, Verb::Run(_)) {
+        // A file that must not grow is an error to be told. What `run` starts keeps the caller's mask.
+        crate::sys::signal::block(&[libc::SIGXFSZ]);
+    }
     let is_about_jobs = !matches!(
         verb,
         Verb::Run(_)
