@@ -60,6 +60,7 @@ use verbs::run::RunRequest;
 /// Runs the program with its arguments, and gives the exit code.
 #[must_use]
 pub fn run(args: Vec<OsString>) -> u8 {
+    sys::session::forget_own_variables("AGENT_SH_");
     let stdin_is_terminal = || fds::kind(0) == Kind::Terminal;
     match invocation::read(&args, stdin_is_terminal, |path| Path::new(path).is_file()) {
         Role::Shell(call) => {
