@@ -390,3 +390,71 @@ fn nothing_is_made_in_the_home_of_another() {
     assert!(ps_json(&sandbox).is_empty());
     sandbox.assert_no_survivors();
 }
+
+/// A report is pasted where everybody reads it: no part of a value that may be a password is in it.
+#[test]
+fn the_doctor_shows_no_secrets() {
+    if !stands_in() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let sinks = "https://hooks.example.com/T0/hunter2?key=hunter3,http://127.0.0.1:9/hunter4";
+    for json in [false, true] {
+        let words: &[&str] = if json {
+            &["doctor", "--json"]
+        } else {
+            &["doctor"]
+        };
+        let doctor = sandbox
+            .call("agent-sh")
+            .args(words)
+            .env("AGENT_SH_NOTIFY", sinks)
+            .env("AGENT_SH_SESSION", "https://me:hunter5@example.com/")
+            .run();
+        let said = format!("{}{}", doctor.text(), doctor.errors());
+        assert!(!said.contains("hunter"), "{said}");
+        assert!(said.contains("https://hooks.example.com"), "{said}");
+    }
+    let bad = "https://me:hunter6@hooks.example.com/x";
+    for words in [&["doctor"][..], &["ps"], &["notify", "add", bad]] {
+        let told = sandbox
+            .call("agent-sh")
+            .args(words)
+            .env("AGENT_SH_NOTIFY", bad)
+            .run();
+        let said = format!("{}{}", told.text(), told.errors());
+        assert!(!said.contains("hunter6"), "{words:?}: {said}");
+    }
+}
+
+/// What a killed command said last is in its record, as everything else is: without secrets. The hash of
+/// its text tells nobody what the secret was.
+#[test]
+fn the_record_of_a_killed_command_shows_no_secrets() {
+    if !stands_in() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let mark = sandbox.path("runs");
+    let text = format!(
+        "echo TOKEN=hunter2 password: hunter3; echo > {}; sleep 600",
+        mark.display()
+    );
+    let running = sandbox.call("bash").c(&text).start();
+    wait_until("it has said it", || mark.exists());
+    crate::support::signal(running.pid(), nix::sys::signal::Signal::SIGTERM);
+    let ended = running.finish();
+    assert!(ended.text().contains("hunter2"), "{ended:?}");
+    wait_until("it is recorded", || records(&sandbox).len() == 1);
+    let record = &records(&sandbox)[0];
+    let tail = record.data("untrusted_output_tail").as_str().unwrap();
+    assert!(
+        tail.contains("TOKEN=***") && !tail.contains("hunter"),
+        "{tail}"
+    );
+    let plain = <sha2::Sha256 as sha2::Digest>::digest(text.as_bytes());
+    let plain: String = plain.iter().map(|byte| format!("{byte:02x}")).collect();
+    let hash = record.data("command")["sha256"].as_str().unwrap();
+    assert!(hash.len() == 64 && hash != plain, "{hash}");
+    sandbox.assert_no_survivors();
+}
