@@ -1,6 +1,7 @@
 //! On whose behalf we run: the session and the harness, from the environment, else from the nearest
 //! ancestor that is a known harness.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 use crate::handoff::{CALLER_VARIABLE, SUPERVISOR_VARIABLE};
@@ -56,38 +57,51 @@ impl Process {
     }
 }
 
-/// The nearest ancestor that is a harness. The way up from a command of ours leads over its supervisor,
-/// whose parent is init, to the process that made the call.
+/// The nearest ancestor that is a harness.
 pub fn client(env: impl Fn(&str) -> Option<OsString>, from: i32) -> Option<Process> {
+    above(env, from).find_map(|stat| {
+        let name = harness_program(&stat)?;
+        let (pid, starttime) = (stat.pid, stat.starttime);
+        Some(Process {
+            pid,
+            starttime,
+            name,
+        })
+    })
+}
+
+/// A process and those above it. The way up from a command of ours leads over its supervisor, whose
+/// parent is init, to the process that made the call.
+fn above(env: impl Fn(&str) -> Option<OsString>, from: i32) -> impl Iterator<Item = proc::Stat> {
     let number = |name: &str| {
         let value = env(name)?;
         value.to_str()?.split('.').next()?.parse::<i32>().ok()
     };
     let bridge = number(SUPERVISOR_VARIABLE).zip(number(CALLER_VARIABLE));
-    let mut pid = from;
-    for _ in 0..DEPTH {
-        if pid <= 1 {
-            return None;
+    let look = |pid: i32| (pid > 1).then(|| proc::stat(pid))?;
+    let next = move |stat: &proc::Stat| match bridge {
+        // A younger process has only the number of the one that called.
+        Some((supervisor, caller)) if supervisor == stat.pid => {
+            look(caller).filter(|caller| caller.starttime <= stat.starttime)
         }
-        let stat = proc::stat(pid)?;
-        if let Some(name) = harness_program(&stat) {
-            let starttime = stat.starttime;
-            return Some(Process {
-                pid,
-                starttime,
-                name,
-            });
-        }
-        pid = match bridge {
-            Some((supervisor, caller)) if supervisor == pid => {
-                // A younger process has only the number of the one that called.
-                proc::stat(caller).filter(|caller| caller.starttime <= stat.starttime)?;
-                caller
-            }
-            _ => stat.ppid,
-        };
+        _ => look(stat.ppid),
+    };
+    std::iter::successors(look(from), next).take(DEPTH)
+}
+
+/// Under this name `wake` keeps the processes above a command: `PID.START`, with blanks between them.
+pub const ABOVE: &str = "ABOVE";
+
+/// What a wake-up will need, kept in the launch: what the environment says of the harness, and where that
+/// names a server, who could be the server of this session. An environment can be anybody's words, a file
+/// of the directory's for one; the processes above a command are not.
+pub fn wake(env: impl Fn(&str) -> Option<OsString>, from: i32) -> BTreeMap<String, String> {
+    let mut known = session::wake(&env);
+    if known.keys().any(|name| name.starts_with("OPENCODE_")) {
+        let who = above(env, from).map(|stat| format!("{}.{}", stat.pid, stat.starttime));
+        known.insert(ABOVE.to_owned(), who.collect::<Vec<_>>().join(" "));
     }
-    None
+    known
 }
 
 /// Programs that run no harness as their script: what stands between one and us.

@@ -63,6 +63,7 @@ use verbs::run::RunRequest;
 /// Runs the program with its arguments, and gives the exit code.
 #[must_use]
 pub fn run(args: Vec<OsString>) -> u8 {
+    sys::session::forget_own_variables("AGENT_SH_");
     let stdin_is_terminal = || fds::kind(0) == Kind::Terminal;
     let executed = sys::process::executed_path().map(Path::as_os_str);
     let is_file = |path: &OsStr| Path::new(path).is_file();

@@ -30,16 +30,17 @@ const LONGEST_KEY: usize = 200;
 /// The key of the conversation, if the environment has one. Control characters never get in.
 pub fn session_key(env: impl Fn(&str) -> Option<OsString>) -> Option<String> {
     KEYS.iter().find_map(|(name, _)| {
-        let value = env(name)?;
-        let key: String = value
-            .to_string_lossy()
-            .chars()
-            .filter(|letter| !letter.is_control())
-            .take(LONGEST_KEY)
-            .collect();
-        let key = key.trim();
-        (!key.is_empty()).then(|| key.to_owned())
+        let key = clean_key(&env(name)?.to_string_lossy());
+        (!key.is_empty()).then_some(key)
     })
+}
+
+/// What of a text can be a key: no control characters, and no more of it than is kept.
+#[must_use]
+pub fn clean_key(text: &str) -> String {
+    let letters = text.chars().filter(|letter| !letter.is_control());
+    let key: String = letters.take(LONGEST_KEY).collect();
+    key.trim().to_owned()
 }
 
 /// The variable that the key comes from.

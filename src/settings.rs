@@ -20,7 +20,8 @@ pub use bad::BadSetting;
 pub use checks::Checks;
 pub use table::{OWN_VARIABLES, SETTINGS, Setting, markdown};
 
-const CONFIG_FILE: &str = "config.toml";
+/// So many values that were not taken are named in a record.
+const MOST_IGNORED: usize = 16;
 const MIB: u64 = 1 << 20;
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -92,8 +93,10 @@ pub struct Settings {
     pub resume: bool,
     /// Which settings are not at their defaults' mercy, and where each was set.
     pub set_by: Vec<(&'static str, Origin)>,
-    /// A sentence for each of `bad`, for the record.
+    /// A sentence for each of `bad`, and for a file that was not believed, for the record.
     pub ignored: Vec<String>,
+    /// The file that was not believed, and why.
+    pub distrusted: Option<(PathBuf, String)>,
     pub bad: Vec<BadSetting>,
 }
 
@@ -118,6 +121,7 @@ impl Default for Settings {
             resume: false,
             set_by: Vec::new(),
             ignored: Vec::new(),
+            distrusted: None,
             bad: Vec::new(),
         }
     }
@@ -184,6 +188,21 @@ impl Settings {
         settings
     }
 
+    /// Notes that there is a file, and that nothing in it was taken.
+    pub fn distrust(&mut self, path: &Path, why: &str) {
+        self.note_ignored(format!("config.toml: {why}, so nothing in it is taken"));
+        self.distrusted = Some((path.to_owned(), why.to_owned()));
+    }
+
+    /// A record is not to grow with what somebody wrote into a file.
+    fn note_ignored(&mut self, sentence: String) {
+        match self.ignored.len() {
+            0..MOST_IGNORED => self.ignored.push(crate::text::shorten(&sentence, 400)),
+            MOST_IGNORED => self.ignored.push("and more".to_owned()),
+            _ => {}
+        }
+    }
+
     /// For verbs: the first bad value is an error. `file` is where the config file is.
     pub fn check(&self, file: Option<&Path>) -> Result<()> {
         match self.bad.iter().find(|bad| !bad.is_unknown()) {
@@ -216,8 +235,9 @@ impl Settings {
             .iter()
             .any(|known| known.name == "notify" && [known.name, known.variable].contains(&name));
         let value = if is_sink { "" } else { value };
-        let value = crate::text::shorten(value, 80);
-        self.ignored.push(if value.is_empty() {
+        let value = crate::text::redact(&crate::text::shorten(value, 80));
+        let name = &crate::text::shorten(name, 80);
+        self.note_ignored(if value.is_empty() {
             format!("{name}: {why}")
         } else {
             format!("{name}='{value}': {why}")
@@ -326,7 +346,10 @@ impl Settings {
                     ],
                 )?;
             }
-            "session" => self.session = Some(value.to_owned()).filter(|key| !key.is_empty()),
+            "session" => {
+                let key = crate::session::clean_key(value);
+                self.session = Some(key).filter(|key| !key.is_empty());
+            }
             "transcript_cap" => self.transcript_cap = size(value)?,
             "keep" => self.keep = duration(value)?,
             "max_bytes" => self.max_bytes = size(value)?,

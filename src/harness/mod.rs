@@ -20,6 +20,7 @@ mod whole;
 
 use std::path::Path;
 
+use crate::configured::ConfigFile;
 use crate::settings::{self, Settings};
 use crate::sys::proc;
 
@@ -32,9 +33,8 @@ pub(crate) fn is_our_shell(path: &str) -> bool {
 
 /// The settings of this process, for what only the user may allow. A bad value counts as not set.
 fn settings() -> Settings {
-    let env = |name: &str| std::env::var_os(name);
-    let text = settings::config_path(env).and_then(|path| std::fs::read_to_string(path).ok());
-    Settings::read(env, text.as_deref(), settings::Checks::NONE)
+    let file = ConfigFile::read().unwrap_or_default();
+    file.settings(settings::Checks::NONE)
 }
 
 /// Why a session must be left alone whose id stands on the command line of a process, as that of one which

@@ -10,8 +10,10 @@ use serde_json::{Value, json};
 use super::edit::Edit;
 use super::json::{self, Document};
 use super::whole::Whole;
+use crate::caller::ABOVE;
 use crate::notify::agent::{Waking, Woken};
 use crate::notify::http::{Url, post_json};
+use crate::sys::{listen, proc, session};
 
 pub(crate) const NAME: &str = "opencode";
 const SCHEMA: &str = "https://opencode.ai/config.json";
@@ -104,6 +106,9 @@ pub(crate) fn wake(waking: &Waking<'_>) -> Woken {
         Ok(url) => url,
         Err(why) => return Woken::Failed(why),
     };
+    if let Err(why) = is_own_server(&url, known.get(ABOVE)) {
+        return Woken::Later(format!("{} {why}", url.origin()));
+    }
     let text = format!("[agent-sh] {}", waking.notice.trim_end());
     let body = json!({ "parts": [{ "type": "text", "text": text }] }).to_string();
     let authorization = authorization();
@@ -116,6 +121,31 @@ pub(crate) fn wake(waking: &Waking<'_>) -> Woken {
         }
     }
     Woken::Failed(why)
+}
+
+/// Whether this is the server of the session itself: on this machine, and everything that listens on its
+/// port belongs to processes that were above the command when the job started. An address alone can come
+/// from anywhere, and both the notice and the password would go there.
+fn is_own_server(url: &Url, above: Option<&String>) -> Result<(), &'static str> {
+    let port = url.port_here().ok_or("is not on this machine")?;
+    let who = above.map_or("", String::as_str).split_whitespace();
+    let above: Vec<i32> = who
+        .filter_map(|word| {
+            let (pid, starttime) = word.split_once('.')?;
+            let pid = pid.parse().ok()?;
+            (proc::starttime(pid) == Some(starttime.parse().ok()?)).then_some(pid)
+        })
+        .collect();
+    let listening = listen::sockets(session::pid(), port);
+    if listening.is_empty() {
+        return Err("does not answer");
+    }
+    let held: Vec<u64> = above.iter().copied().flat_map(proc::sockets_of).collect();
+    if listening.iter().all(|socket| held.contains(socket)) {
+        Ok(())
+    } else {
+        Err("is not the server of the session that started the job")
+    }
 }
 
 /// The password, which is only ever in the environment.

@@ -91,6 +91,14 @@ impl Url {
         &self.origin
     }
 
+    /// The port, if this machine itself is named.
+    #[must_use]
+    pub fn port_here(&self) -> Option<u16> {
+        let uri = self.text.parse::<Uri>().ok().filter(|_| self.loopback)?;
+        let usual = if self.is_encrypted() { 443 } else { 80 };
+        Some(uri.port_u16().unwrap_or(usual))
+    }
+
     #[must_use]
     pub fn is_encrypted(&self) -> bool {
         self.text.starts_with("https:")

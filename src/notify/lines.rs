@@ -122,12 +122,9 @@ mod tests {
         let mut waiting = Vec::new();
         let mut first = Sent::Delivered;
         for _ in 0..10_000 {
-            let stream = match dial(&path, Instant::now()) {
-                Ok(stream) => stream,
-                Err(_) => {
-                    first = send(&path, &event(100), SHORT);
-                    break;
-                }
+            let Ok(stream) = dial(&path, Instant::now()) else {
+                first = send(&path, &event(100), SHORT);
+                break;
             };
             waiting.push(stream);
         }

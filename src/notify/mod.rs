@@ -22,7 +22,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 pub use exec::{become_hook, check as check_hook};
-pub use sink::Sink;
+pub use sink::{Sink, shown};
 
 use crate::error::{Error, Result};
 use crate::notice::{self, Reader};
@@ -108,7 +108,8 @@ pub fn tail(job: &JobView) -> String {
         .as_ref()
         .and_then(|record| record.data.tail.clone())
     {
-        return kept;
+        // Older versions kept it as it was.
+        return text::redact(&kept);
     }
     let bytes = match &job.launch.redirected_to {
         Some(path) => tail_of_file(Path::new(path)).unwrap_or_default(),

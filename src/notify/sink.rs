@@ -25,6 +25,11 @@ pub enum Sink {
     Agent(Kind),
 }
 
+/// What was typed, in an error.
+fn shown_word(text: &str) -> String {
+    crate::text::redact(&crate::text::shorten(text, 80))
+}
+
 const FORMS: &str = "a sink is exec:/PROGRAM, https://URL, http://URL, unix:/SOCKET, dir:/DIRECTORY, stdout, claude-code, codex, opencode, agentapi or auto";
 
 impl FromStr for Sink {
@@ -36,7 +41,7 @@ impl FromStr for Sink {
             if path.is_absolute() && !path.as_os_str().as_encoded_bytes().contains(&0) {
                 Ok(path)
             } else {
-                Err(format!("'{text}' needs an absolute path"))
+                Err(format!("'{}' needs an absolute path", shown_word(text)))
             }
         };
         if let Some(kind) = Kind::from_word(text) {
@@ -77,6 +82,15 @@ impl fmt::Display for Sink {
             Self::Stdout => f.write_str("stdout"),
             Self::Agent(kind) => f.write_str(kind.word()),
         }
+    }
+}
+
+/// A sink's text as it may be shown: of a URL only where it leads, for the rest is often a password.
+#[must_use]
+pub fn shown(text: &str) -> String {
+    match text.parse() {
+        Ok(Sink::Http(url)) => url.origin().to_owned(),
+        _ => shown_word(text),
     }
 }
 

@@ -162,7 +162,8 @@ impl Store {
                     return Ok(store);
                 }
                 Err((path, why)) => {
-                    if matches!(candidate, root::Candidate::At { named: true, .. }) {
+                    let named = matches!(candidate, root::Candidate::At { named: true, .. });
+                    if named || root::is_foreign(&why) {
                         degraded.push(format!("state: '{}' {why}", path.display()));
                     }
                     tried.push((path, why));

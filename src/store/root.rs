@@ -1,7 +1,8 @@
 //! Where the state is: the first candidate that is ours alone.
 //!
 //! A directory that somebody else owns, that others can write to, or that is a symlink is left
-//! alone and the next one is tried; nothing that exists has its mode or owner changed. Others may
+//! alone and the next one is tried; nothing that exists has its mode or owner changed, and nothing is
+//! made in the home of another user. Others may
 //! read the directory that the user named, for all that is ours begins below, in `v1`, at 0700.
 
 use std::ffi::OsString;
@@ -58,11 +59,20 @@ pub(super) fn candidates(
     found
 }
 
+/// Why nothing is made below a home of somebody else.
+const FOREIGN_HOME: &str = "is not made, as what is above it belongs to another user";
+const FOREIGN: &str = "belongs to another user";
+
+/// Whether a place was refused for whose it is: then whoever wonders where the jobs are should be told.
+pub(super) fn is_foreign(why: &str) -> bool {
+    [FOREIGN, FOREIGN_HOME].contains(&why)
+}
+
 /// Checks a directory that is open.
 fn check(dir: impl AsFd, private: bool) -> Result<(), String> {
     let stat = fsx::stat_of(dir).map_err(|error| cause(&error))?;
     if stat.st_uid != fsx::euid() {
-        return Err("belongs to another user".to_owned());
+        return Err(FOREIGN.to_owned());
     }
     if stat.st_mode & 0o022 != 0 {
         return Err("others can write to it".to_owned());
@@ -92,14 +102,26 @@ fn open_existing(path: &Path) -> Result<Option<OwnedFd>, String> {
 /// Opens a candidate, and makes it if it is missing.
 pub(super) fn open_or_make(candidate: &Candidate) -> Result<(PathBuf, OwnedFd), (PathBuf, String)> {
     match candidate {
-        Candidate::At { path, .. } => match open_existing(path) {
+        Candidate::At { path, named } => match open_existing(path) {
             Ok(Some(dir)) => Ok((path.clone(), dir)),
+            // Whoever names a directory means it. A home may only have been left in the environment, as
+            // `sudo` leaves it: its owner could not clear away what we made there.
+            Ok(None) if !named && is_of_another(path) => Err(FOREIGN_HOME.to_owned()),
             Ok(None) => make(path).map(|dir| (path.clone(), dir)),
             Err(why) => Err(why),
         }
         .map_err(|why| (path.clone(), why)),
         Candidate::Within(parent) => within(parent).map_err(|why| (parent.clone(), why)),
     }
+}
+
+/// Whether a missing directory would be made in one that belongs neither to us nor to root.
+fn is_of_another(path: &Path) -> bool {
+    let above = path.ancestors().skip(1);
+    let mut known = above.filter_map(|dir| fsx::stat_path(dir).ok());
+    known
+        .next()
+        .is_some_and(|stat| stat.st_uid != fsx::euid() && stat.st_uid != 0)
 }
 
 fn make(path: &Path) -> Result<OwnedFd, String> {

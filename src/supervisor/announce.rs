@@ -2,7 +2,8 @@
 //! heard of agent-sh.
 
 use crate::handoff::ToFront;
-use crate::job::JobId;
+use crate::job::{How, JobId};
+use crate::notice;
 use crate::settings::Linger;
 use crate::text;
 
@@ -90,8 +91,12 @@ impl Supervisor {
     }
 
     fn line(&self, job: &Job, program: &str) -> String {
-        let shown = text::sanitize(&job.text);
-        let command = text::shorten(&text::redact(&shown), COMMAND);
+        let shown = text::redact(&text::sanitize(&job.text));
+        let command = if job.is_stray {
+            notice::told_command(How::Stray, &shown, COMMAND)
+        } else {
+            text::shorten(&shown, COMMAND)
+        };
         let pid = job.pid;
         let Some(id) = job.id() else {
             let why = self.ledger.refusal().unwrap_or("nothing can be stored");
@@ -100,8 +105,9 @@ impl Supervisor {
                  of it can be kept: {why}"
             );
         };
-        let output = match &job.redirected_to {
-            Some(path) => text::sanitize(path.as_bytes()),
+        let path = job.redirected_to.as_deref().filter(|_| !job.is_stray);
+        let output = match path.and_then(text::plain_path) {
+            Some(path) => path.to_owned(),
             None => format!("{program} logs {id}"),
         };
         format!(

@@ -138,6 +138,8 @@ pub(super) struct Job {
     pub(super) heir_of: Option<i32>,
     /// The record in the making; `None` when nothing can be stored.
     pub(super) live: Option<LiveJob>,
+    /// Nobody asked for it: `text` is what the process says of itself.
+    pub(super) is_stray: bool,
     pub(super) pidfd: Option<OwnedFd>,
     pub(super) output: Option<Output>,
     /// `Some` iff its stdin is its terminal.
@@ -269,6 +271,7 @@ impl Supervisor {
             text,
             heir_of: None,
             live,
+            is_stray: false,
             pidfd,
             output: None,
             inbox: None,

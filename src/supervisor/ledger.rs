@@ -11,7 +11,6 @@ use crate::error::Result;
 use crate::handoff::{Address, RunJob, Work};
 use crate::job::How;
 use crate::record::CommandText;
-use crate::session;
 use crate::settings::Settings;
 use crate::store::{self, Closed, Draft, LiveJob, Prepared, Store};
 use crate::sys::{clock, proc};
@@ -215,7 +214,7 @@ impl Ledger {
             interactive: start.run.is_some_and(|run| run.interactive),
             degraded,
             ignored_settings: self.settings.ignored.clone(),
-            wake: session::wake(|name| std::env::var_os(name)),
+            wake: caller::wake(|name| std::env::var_os(name), self.caller),
         }
     }
 }

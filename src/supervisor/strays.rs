@@ -258,6 +258,7 @@ impl Supervisor {
         };
         if let Some(live) = live {
             let mut job = self.new_job(pid, text.into_bytes(), Some(live));
+            job.is_stray = true;
             job.heir_of = dead_leader(pid);
             self.jobs.push(job);
             self.finish(self.jobs.len() - 1, status, Some(usage), "waitid");
@@ -364,6 +365,7 @@ impl Supervisor {
         let live = self.publish(&start);
         let index = self.jobs.len();
         let mut job = self.new_job(pid, text.into_bytes(), live);
+        job.is_stray = true;
         job.heir_of = dead_leader(pid);
         job.redirected_to = redirected_to;
         job.redirected_stderr = redirected_stderr;

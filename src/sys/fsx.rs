@@ -328,18 +328,78 @@ pub fn random_bytes<const N: usize>() -> [u8; N] {
 pub fn euid() -> u32 {
     // Asked once: this program never changes who it is.
     static EUID: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
-    *EUID.get_or_init(|| nix::unistd::geteuid().as_raw())
+    *EUID.get_or_init(|| {
+        // The kernel told at the exec. The number for nobody may stand for one who had no number yet, in
+        // a user namespace that was being made.
+        match u32::try_from(told(libc::AT_EUID)) {
+            // Root is asked too: 0 also means that nothing was told.
+            Ok(0 | NOBODY) | Err(_) => nix::unistd::geteuid().as_raw(),
+            Ok(euid) => euid,
+        }
+    })
 }
 
-/// Whether this program runs with more rights than its caller has: then the caller's environment
-/// must not choose our files.
+/// The number that stands for users without one, on nearly every machine.
+const NOBODY: u32 = 65_534;
+
+/// What the kernel told this program at its exec; 0 also where it told nothing.
+fn told(what: libc::c_ulong) -> libc::c_ulong {
+    // SAFETY: getauxval only reads the vector that the kernel gave the process; none of the values asked
+    // for is a pointer.
+    unsafe { libc::getauxval(what) }
+}
+
+/// Whether this program runs with more rights than its caller has (set-user-ID, set-group-ID, file
+/// capabilities): then the caller's environment must not choose our files. The kernel told at the exec;
+/// this asks nobody.
 #[must_use]
 pub fn is_privileged() -> bool {
-    // SAFETY: getauxval only reads the vector that the kernel gave the process; AT_SECURE has no pointer.
-    let secure = unsafe { libc::getauxval(libc::AT_SECURE) };
-    secure != 0
-        || nix::unistd::getuid() != nix::unistd::geteuid()
-        || nix::unistd::getgid() != nix::unistd::getegid()
+    told(libc::AT_SECURE) != 0
+        || told(libc::AT_UID) != told(libc::AT_EUID)
+        || told(libc::AT_GID) != told(libc::AT_EGID)
+}
+
+/// Why a file or directory could have been made, or changed, by somebody whose word does not count: it
+/// belongs neither to us nor to root, or others can write to it.
+fn distrust(stat: &FileStat) -> Option<&'static str> {
+    if stat.st_uid != euid() && stat.st_uid != 0 {
+        return Some("belongs to another user");
+    }
+    (stat.st_mode & 0o022 != 0).then_some("can be written by others")
+}
+
+/// Reads a small text that decides what this program does: a plain file, of ours or of root, in a
+/// directory of ours or of root, both of which nobody else can write to. Else the reason why it is not
+/// to be believed.
+pub fn read_trusted(path: &Path, largest: usize) -> io::Result<Result<String, String>> {
+    use std::os::unix::fs::FileExt;
+    let (file, stat) = match open_regular(path) {
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+            return Ok(Err("it is no plain file".to_owned()));
+        }
+        other => other?,
+    };
+    if let Some(why) = distrust(&stat) {
+        return Ok(Err(format!("it {why}")));
+    }
+    let dir = stat_path(path.parent().unwrap_or(Path::new("/")))?;
+    if let Some(why) = distrust(&dir) {
+        return Ok(Err(format!("its directory {why}")));
+    }
+    let size = usize::try_from(stat.st_size).unwrap_or(usize::MAX);
+    if size > largest {
+        return Ok(Err("it is too large".to_owned()));
+    }
+    // As much as there was when it was looked at.
+    let mut bytes = vec![0; size];
+    file.read_exact_at(&mut bytes, 0)?;
+    match String::from_utf8(bytes) {
+        Ok(text) => Ok(Ok(text)),
+        Err(_) => Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "stream did not contain valid UTF-8",
+        )),
+    }
 }
 
 #[cfg(test)]

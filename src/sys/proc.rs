@@ -334,6 +334,19 @@ pub fn is_same_program(one: i32, other: i32) -> bool {
     file(one).is_some_and(|one| file(other) == Some(one))
 }
 
+/// The inodes of the sockets that a process has open.
+#[must_use]
+pub fn sockets_of(pid: i32) -> Vec<u64> {
+    let inode = |entry: std::fs::DirEntry| {
+        let target = std::fs::read_link(entry.path()).ok()?;
+        let text = target.to_str()?.strip_prefix("socket:[")?;
+        text.strip_suffix(']')?.parse().ok()
+    };
+    let entries = path(pid, "fd").and_then(|dir| std::fs::read_dir(dir).ok());
+    let entries = entries.into_iter().flatten().flatten();
+    entries.filter_map(inode).collect()
+}
+
 /// The arguments, as the process shows them.
 #[must_use]
 pub fn cmdline(pid: i32) -> Option<Vec<OsString>> {

@@ -182,3 +182,17 @@ pub fn set_title(title: &CStr) {
     // SAFETY: as above; `count` is within both areas, which do not overlap.
     unsafe { std::ptr::copy_nonoverlapping(title.as_ptr(), start, count) };
 }
+/// Takes our own variables out of the environment where this program has more rights than its caller: they
+/// would choose what it runs, and where it writes. To be called before anything else.
+pub fn forget_own_variables(beginning: &str) {
+    if !super::fsx::is_privileged() {
+        return;
+    }
+    let names: Vec<_> = std::env::vars_os().map(|(name, _)| name).collect();
+    for name in names {
+        if name.as_encoded_bytes().starts_with(beginning.as_bytes()) {
+            // SAFETY: called at the very beginning, when this process has no other thread.
+            unsafe { std::env::remove_var(&name) };
+        }
+    }
+}

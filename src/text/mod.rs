@@ -12,7 +12,7 @@ mod words;
 
 pub use escapes::StripEscapes;
 pub use redact::redact;
-pub use words::{short_duration, signal_name, size};
+pub use words::{plain_path, program_name, short_duration, signal_name, size};
 
 /// Text that is safe on a terminal and in a notice: of all control characters only newline and tab
 /// survive, escape sequences are removed, characters that reorder or hide text are written as

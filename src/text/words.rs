@@ -46,3 +46,21 @@ pub fn size(bytes: u64) -> String {
         format!("{value:.1} {}", UNITS[unit])
     }
 }
+/// The program that a command line names, if that name is one that nothing could be said with: short, and
+/// of the letters that programs are called by.
+#[must_use]
+pub fn program_name(command: &str) -> Option<&str> {
+    let first = command.split_whitespace().next()?;
+    let name = first.rsplit('/').next().unwrap_or(first);
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._+-".contains(&byte);
+    let fits = (1..=24).contains(&name.len()) && !name.starts_with('-');
+    (fits && name.bytes().all(plain)).then_some(name)
+}
+
+/// A path that can stand in a sentence of ours: nothing in it reads as anything but a path.
+#[must_use]
+pub fn plain_path(path: &str) -> Option<&str> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._+-@%=:,~#".contains(&byte);
+    let fits = path.starts_with('/') && path.len() <= 400;
+    (fits && path.bytes().all(plain)).then_some(path)
+}

@@ -11,6 +11,7 @@ use crate::cli::Doctor;
 use crate::error::Result;
 use crate::message::{self, Colour, Palette};
 use crate::settings;
+use crate::text;
 use crate::verbs::Context;
 use crate::verbs::format::columns;
 
@@ -86,6 +87,12 @@ pub(crate) fn doctor(context: &Context, doctor: &Doctor) -> Result<u8> {
     findings.extend(place::sandbox());
     findings.extend(place::callers(context));
     findings.extend(place::settings(context));
+    // A report is pasted into places where everybody reads it, and holds what others wrote.
+    let safe = |words: &str| text::redact(&text::sanitize(words.as_bytes()));
+    for finding in &mut findings {
+        finding.detail = safe(&finding.detail);
+        finding.hint = finding.hint.as_deref().map(safe);
+    }
     if doctor.json {
         let rows: Vec<Value> = findings.iter().map(as_json).collect();
         message::out_json(&Value::from(rows))?;

@@ -10,6 +10,7 @@ use crate::cli::Events;
 use crate::error::{Error, Result};
 use crate::message;
 use crate::store::{Store, Timeline};
+use crate::text;
 use crate::verbs::Context;
 use crate::verbs::watch::{Lookout, Woken};
 
@@ -136,7 +137,7 @@ impl Reader<'_> {
             match stores.iter().find_map(|store| store.event(id)) {
                 None => self.gone += 1,
                 Some(event) if self.is_wanted(&event) => {
-                    lines.push_str(&event.to_string());
+                    lines.push_str(&text::escape_json(&event.to_string()));
                     lines.push('\n');
                 }
                 Some(_) => {}

@@ -34,18 +34,17 @@ mod wait_notify;
 mod watch;
 
 use std::ffi::OsString;
-use std::io::ErrorKind::{NotADirectory, NotFound};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Parser;
 
 use crate::cli::{Cli, Verb};
-use crate::configured;
+use crate::configured::{self, ConfigFile};
 use crate::error::{Error, Result};
 use crate::job::How;
 use crate::message;
-use crate::settings::{self, Settings};
+use crate::settings::Settings;
 use crate::shell::Ourselves;
 use crate::store::{self, JobView, Store, Summary, Waited};
 use crate::sys::fds;
@@ -149,20 +148,16 @@ pub(crate) struct Context {
 
 impl Context {
     fn read(hooks: Hooks) -> Result<Self> {
-        let env = |name: &str| std::env::var_os(name);
-        let file = settings::config_path(env);
-        let config = match &file {
-            None => None,
-            Some(path) => match std::fs::read_to_string(path) {
-                Ok(text) => Some(text),
-                // Nor is there one where the home is no directory.
-                Err(error) if matches!(error.kind(), NotFound | NotADirectory) => None,
-                Err(source) => return Err(Error::io("read", path, source)),
-            },
-        };
-        let settings = configured::read(config.as_deref(), &Ourselves::find());
-        settings.check(file.as_deref())?;
-        for unknown in settings.unknown(file.as_deref()) {
+        let file = ConfigFile::read().map_err(|(path, source)| Error::io("read", &path, source))?;
+        let settings = file.checked(&Ourselves::find());
+        if let Some((path, why)) = &settings.distrusted {
+            message::say_with_hint(
+                format!("ignoring the config file '{}': {why}", path.display()),
+                "it has to be yours (or root's), in a directory that is, and 'chmod go-w' closes both",
+            );
+        }
+        settings.check(file.path.as_deref())?;
+        for unknown in settings.unknown(file.path.as_deref()) {
             message::warn(&unknown);
         }
         // Jobs went elsewhere then, and so do we; but whoever named the directory should know.
@@ -182,7 +177,7 @@ impl Context {
     }
 
     pub(crate) fn env(&self, name: &str) -> Option<OsString> {
-        std::env::var_os(name)
+        configured::env(name)
     }
 
     /// The caller's session: the conversation, where its client has said which one it is having.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::caller;
 use crate::cli::{Notify, NotifyAdd, NotifyWhat, OnWord};
 use crate::error::{Error, Result};
 use crate::message::{self, Colour, Palette};
@@ -12,6 +13,7 @@ use crate::record;
 use crate::session;
 use crate::store::outbox::{On, STDOUT, Standing, Subscription};
 use crate::store::{self, Store};
+use crate::sys::session::parent_pid;
 use crate::sys::{clock, fsx, proc};
 use crate::text;
 use crate::verbs::Context;
@@ -104,14 +106,6 @@ fn list(context: &Context, as_json: bool) -> Result<u8> {
     message::out(&out).map(|()| 0)
 }
 
-/// The sink as it may be shown: of a URL only where it leads, for the rest is often a password.
-fn shown(sub: &Subscription) -> String {
-    match sub.sink.parse() {
-        Ok(Sink::Http(url)) => url.origin().to_owned(),
-        _ => text::shorten(&sub.sink, 80),
-    }
-}
-
 fn of<'a>(standings: &'a [Standing], state: &'static str) -> impl Iterator<Item = &'a Standing> {
     standings
         .iter()
@@ -125,7 +119,7 @@ fn describe(
     width: usize,
 ) -> String {
     let count = |state| of(standings, state).count();
-    let mut words = vec![shown(sub)];
+    let mut words = vec![notify::shown(&sub.sink)];
     if sub.on != On::Always {
         words.push(format!("on {}", sub.on.word()));
     }
@@ -191,7 +185,7 @@ fn facts(sub: &Subscription, standings: &[Standing], disabled: Option<&str>) -> 
     };
     json!({
         "name": sub.name,
-        "sink": shown(sub),
+        "sink": notify::shown(&sub.sink),
         "standing": sub.standing,
         "session": sub.session,
         "on": sub.on.word(),
@@ -240,7 +234,7 @@ fn test(context: &Context, name: &str) -> Result<u8> {
             let mut launch = record::unknown_launch(store::outbox::example_id());
             launch.session = context.session();
             launch.harness = session::harness(env).map(str::to_owned);
-            launch.wake = session::wake(env);
+            launch.wake = caller::wake(env, parent_pid());
             launch.cwd = std::env::current_dir()
                 .unwrap_or_default()
                 .to_string_lossy()

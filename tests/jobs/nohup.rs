@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use sha2::Digest;
+use hmac::{Hmac, Mac};
 
 use super::Stage;
 use crate::support::{
@@ -265,10 +265,20 @@ fn the_text_is_the_users_own() {
         let texts: Vec<&str> = found.iter().map(command).collect();
         assert!(texts.contains(&job.as_str()), "{shell}: {job}: {texts:#?}");
         let record = found.iter().find(|record| command(record) == job).unwrap();
-        let hash = sha2::Sha256::digest(&job);
-        let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+        let hash = keyed_hash(&stage.sandbox, &job);
         assert_eq!(record.data("command")["sha256"], hash, "{shell}: {job}");
         let inner = texts.iter().find(|text| **text != job);
         assert_eq!(inner, Some(&stage.worker.as_str()), "{shell}: {job}");
     });
+}
+
+/// The hash of a command in this store: of all of it, with the store's key.
+fn keyed_hash(sandbox: &Sandbox, text: &str) -> String {
+    let own = std::fs::read(sandbox.state().join("v1/store")).unwrap();
+    let own: serde_json::Value = serde_json::from_slice(&own).unwrap();
+    let key = own["key"].as_str().unwrap();
+    let mut mac = Hmac::<sha2::Sha256>::new_from_slice(key.as_bytes()).unwrap();
+    mac.update(text.as_bytes());
+    let hash = mac.finalize().into_bytes();
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -158,3 +158,57 @@ fn a_program_that_others_can_change_is_not_run() {
     }
     assert!(!fs::exists(&mark).unwrap());
 }
+
+/// A listener whose queue is full, so that connecting would wait for ever, and one that accepts and never
+/// reads: both cost their time. The end stays pending, and nobody hangs about.
+#[test]
+fn a_socket_that_takes_nothing_keeps_nobody() {
+    use nix::sys::socket::{
+        AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, listen, socket,
+    };
+    use std::os::fd::AsRawFd;
+    if !stands_in() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let path = sandbox.path("deaf");
+    let address = UnixAddr::new(&path).unwrap();
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let dial = || socket(AddressFamily::Unix, SockType::Stream, flags, None).unwrap();
+    let listener = dial();
+    bind(listener.as_raw_fd(), &address).unwrap();
+    listen(&listener, Backlog::new(0).unwrap()).unwrap();
+    let mut waiting = Vec::new();
+    loop {
+        let caller = dial();
+        if connect(caller.as_raw_fd(), &address).is_err() {
+            break;
+        }
+        waiting.push(caller);
+    }
+    let sink = format!("unix:{}", path.display());
+    verb(&sandbox, ["notify", "add", &sink, "--as", "deaf"]);
+    let begun = Instant::now();
+    let tested = sandbox.agent_sh(["notify", "test", "deaf"]);
+    refused(&tested, 125, "took nothing within 10s");
+    assert!(begun.elapsed() >= Duration::from_secs(10));
+    finished_job(&sandbox, 0);
+    // Also those that the supervisor and the verbs left behind to try again.
+    sandbox.assert_no_survivors();
+    assert_eq!(count(&listed(&sandbox, "deaf"), "pending"), 1);
+    sandbox.assert_no_survivors();
+    drop(waiting);
+}
+
+/// A hook that talks without end is ended as one that hangs is.
+#[test]
+fn a_hook_that_never_stops_talking_is_ended() {
+    if !stands_in() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    hook(&sandbox, "exec yes");
+    let ended = sandbox.agent_sh(["notify", "test", "hook"]);
+    refused(&ended, 125, "still ran after 10s");
+    sandbox.assert_no_survivors();
+}

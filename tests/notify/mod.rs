@@ -270,3 +270,131 @@ fn mistakes_are_explained() {
     refused(&pattern, 2, "unclosed group");
     assert_eq!(verb(&sandbox, ["notify", "list"]).lines().count(), 2);
 }
+
+/// Two stores whose jobs have the same id, told to one directory: neither event is lost.
+#[test]
+fn stores_that_share_a_directory_do_not_swallow_each_other() {
+    if !crate::support::stands_in() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let shared = sandbox.path("shared");
+    let sink = format!("dir:{}", shared.display());
+    let state = |name: &str| sandbox.path(name);
+    let call = |name: &str, words: &[&str]| {
+        let call = sandbox.call("agent-sh").args(words);
+        call.env("AGENT_SH_STATE", state(name)).run()
+    };
+    let started = call("one", &["run", "--wait", "--", "sh", "-c", "exit 3"]);
+    assert_eq!(started.status, crate::support::Status::Exited(3));
+    // The second store comes to have a job of the same id.
+    let jobs = state("one").join("v1/jobs");
+    let id = fs::read_dir(&jobs)
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .file_name();
+    let id = id.to_str().unwrap().to_owned();
+    let ran = call("two", &["run", "--wait", "--", "sh", "-c", "exit 4"]);
+    assert_eq!(ran.status, crate::support::Status::Exited(4));
+    let jobs = state("two").join("v1/jobs");
+    let other = fs::read_dir(&jobs).unwrap().next().unwrap().unwrap();
+    for name in ["run.json", "exit.json"] {
+        let path = other.path().join(name);
+        let text = fs::read_to_string(&path).unwrap();
+        let old = other.file_name().to_str().unwrap().to_owned();
+        fs::write(&path, text.replace(&old, &id)).unwrap();
+    }
+    fs::rename(other.path(), jobs.join(&id)).unwrap();
+    for name in ["one", "two", "one"] {
+        let waited = call(name, &["wait", &id, "--notify", &sink]);
+        assert!(!waited.text().is_empty(), "{waited:?}");
+    }
+    let mut codes = Vec::new();
+    let mut sources = std::collections::HashSet::new();
+    for entry in fs::read_dir(&shared).unwrap() {
+        let event: Value =
+            serde_json::from_slice(&fs::read(entry.unwrap().path()).unwrap()).unwrap();
+        assert_eq!(event["id"], format!("{id}.exit"));
+        codes.push(event["data"]["exit_code"].as_i64().unwrap());
+        sources.insert(event["source"].as_str().unwrap().to_owned());
+    }
+    codes.sort_unstable();
+    assert_eq!((codes, sources.len()), (vec![3, 4], 2), "{sources:?}");
+    assert!(shared.join(format!("{id}.exit.json")).exists());
+}
+
+/// The source of every event names the store; a job that was removed does not give its id away.
+#[test]
+fn source_and_id_together_never_recur() {
+    if !crate::support::stands_in() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let (sink, dir) = dir_sink(&sandbox);
+    verb(&sandbox, ["notify", "add", &sink]);
+    let mut ids = std::collections::HashSet::new();
+    for _ in 0..12 {
+        let job = finished_job(&sandbox, 0);
+        assert!(ids.insert(job.clone()), "{job} came twice");
+        assert!((1..=8).contains(&job.len()), "{job}");
+        wait_until("it was told", || {
+            dir.join(format!("{job}.exit.json")).exists()
+        });
+        wait_until("it can be removed", || {
+            verb(&sandbox, ["gc", "--keep", "0"]).contains("removed 1 job")
+        });
+    }
+    let machine = events(&dir)[0]["source"].as_str().unwrap().to_owned();
+    let parts: Vec<&str> = machine.split(':').collect();
+    let uid = nix::unistd::geteuid().to_string();
+    assert_eq!(
+        (parts.len(), parts[1], parts[3]),
+        (5, "agent-sh", uid.as_str())
+    );
+    assert!(parts[4].len() >= 16, "{machine}");
+    assert!(events(&dir).iter().all(|event| event["source"] == machine));
+    let other = Sandbox::new();
+    finished_job(&other, 0);
+    let listed = verb(&other, ["events"]);
+    assert!(!listed.contains(parts[4]) && listed.contains("\"source\":\"urn:agent-sh:"));
+}
+
+/// Two subscriptions that watch one job tell different things, under different ids.
+#[test]
+fn notices_of_output_have_ids_of_their_own() {
+    if !crate::support::stands_in() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let (sink, dir) = dir_sink(&sandbox);
+    for (name, pattern) in [("a", "apple"), ("b", "pear")] {
+        let add = ["notify", "add", &sink, "--as", name, "--on-output", pattern];
+        verb(&sandbox, add);
+    }
+    let gate = sandbox.gate();
+    let text = format!("echo apple; echo pear; read x < {}", gate.path());
+    let started = sandbox.agent_sh(["run", "--", "sh", "-c", &text]);
+    let id = started.text().trim().to_owned();
+    let told = wait_for_events(&dir, 2);
+    let mut said: Vec<&str> = told
+        .iter()
+        .map(|event| {
+            event["data"]["untrusted_output_tail"]
+                .as_str()
+                .unwrap()
+                .trim()
+        })
+        .collect();
+    said.sort_unstable();
+    assert_eq!(said, ["apple", "pear"]);
+    let mut names: Vec<&str> = told
+        .iter()
+        .map(|event| event["id"].as_str().unwrap())
+        .collect();
+    names.sort_unstable();
+    assert_eq!(names, [format!("{id}.output.1"), format!("{id}.output.2")]);
+    gate.release(1);
+    wait_for_events(&dir, 3);
+}

@@ -235,3 +235,60 @@ fn words_that_are_wrong_are_answered_in_our_own() {
         assert!(!told.errors().contains("'zsh'?"), "{told:?}");
     }
 }
+
+/// Names and numbers in the directory of a job that nobody of ours wrote: no reader ends at them.
+#[test]
+fn files_of_strangers_in_a_jobs_directory() {
+    let sandbox = Sandbox::new();
+    let id = ended(&sandbox, 6);
+    let gate = sandbox.gate();
+    let text = format!("echo said; read x < {}; exit 7", gate.path());
+    let started = sandbox.agent_sh(["run", "--", "sh", "-c", &text]);
+    let live = started.text().trim().to_owned();
+    for job in [&id, &live] {
+        let dir = sandbox.state().join("v1/jobs").join(job);
+        for name in [
+            "out.18446744073709551615",
+            "out.18446744073709551616",
+            "out.9223372036854775807",
+            "kill.18446744073709551615.json",
+            "event.18446744073709551615.json",
+            "exit.is.exited-256.1.1.1.1",
+            "exit.is.exited-0.18446744073709551615.18446744073709551615.1.1",
+        ] {
+            fs::write(dir.join(name), "x").unwrap();
+        }
+        let times = "18446744073709551615 18446744073709551615\n1 2 65535x65535\n";
+        fs::write(dir.join("times"), times).unwrap();
+    }
+    let sparse = sandbox.state().join("v1/jobs").join(&live).join("out.5");
+    let large = fs::File::create(sparse).unwrap();
+    drop(
+        large
+            .set_len(i64::MAX as u64)
+            .or_else(|_| large.set_len(1 << 42)),
+    );
+    for args in [
+        &["ps", "-a"][..],
+        &["ps", "-a", "--json"],
+        &["show", &id],
+        &["show", &live],
+        &["logs", &id],
+        &["logs", &id, "--screen"],
+        &["logs", &id, "--cast"],
+        &["logs", &id, "--since", "1h"],
+        &["events"],
+        &["gc", "--dry-run"],
+        &["doctor"],
+    ] {
+        let told = sandbox.call("agent-sh").args(args).run();
+        assert!(
+            matches!(told.status, Status::Exited(0 | 1)),
+            "{args:?}: {told:?}"
+        );
+        assert!(!told.errors().contains("panicked"), "{args:?}: {told:?}");
+    }
+    gate.release(1);
+    let waited = sandbox.agent_sh(["wait", &live]);
+    assert_eq!(waited.status, Status::Exited(7), "{waited:?}");
+}

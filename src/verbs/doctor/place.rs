@@ -7,6 +7,7 @@ use super::{Finding, fail, ok, warn};
 use crate::caller;
 use crate::error::cause;
 use crate::harness::gemini;
+use crate::notify;
 use crate::session as keys;
 use crate::settings::{self, Origin, SETTINGS};
 use crate::shell::{self, Ourselves};
@@ -236,6 +237,19 @@ fn stand_ins(context: &Context) -> Finding {
     }
 }
 
+/// A value as it may be shown: a report is pasted into places where everybody reads it.
+fn shown(setting: &str, value: &str) -> String {
+    if setting != "notify" {
+        return text::shorten(&text::redact(value), 60);
+    }
+    let sinks = value.split([',', ' ', '\t', '\n']);
+    let sinks: Vec<String> = sinks
+        .filter(|sink| !sink.is_empty())
+        .map(notify::shown)
+        .collect();
+    text::shorten(&sinks.join(","), 200)
+}
+
 pub(super) fn settings(context: &Context) -> Vec<Finding> {
     let file = settings::config_path(|name| context.env(name));
     let place = match &file {
@@ -249,7 +263,7 @@ pub(super) fn settings(context: &Context) -> Vec<Finding> {
             Origin::File => Some(format!("{} (file)", setting.name)),
             Origin::Environment => {
                 let value = context.env(setting.variable).unwrap_or_default();
-                let value = text::shorten(&value.to_string_lossy(), 60);
+                let value = shown(setting.name, &value.to_string_lossy());
                 Some(format!("{}={value}", setting.variable))
             }
         })
@@ -260,6 +274,13 @@ pub(super) fn settings(context: &Context) -> Vec<Finding> {
         set.join(", ")
     };
     let mut found = vec![ok("settings", format!("{place}; {set}"))];
+    if let Some((path, why)) = &context.settings.distrusted {
+        found.push(warn(
+            "settings",
+            format!("'{}' is ignored: {why}", path.display()),
+            "it has to be yours (or root's), in a directory that is, and 'chmod go-w' closes both",
+        ));
+    }
     for bad in &context.settings.bad {
         let origin = match bad.origin {
             Origin::Environment => "the environment".to_owned(),

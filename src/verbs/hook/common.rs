@@ -8,9 +8,10 @@ use super::watch::{Jobs, Telling, jobs_of, program};
 use crate::error::Result;
 use crate::job::JobId;
 use crate::message;
+use crate::notice;
 use crate::settings::SessionEnd;
 use crate::store::Store;
-use crate::text::{self, short_duration};
+use crate::text::short_duration;
 use crate::verbs::{Context, kill};
 
 /// The clients give the whole event ten seconds, or more.
@@ -72,7 +73,8 @@ fn listing(context: &Context, jobs: &Jobs, promise: &str) -> String {
         let took = took.map_or_else(String::new, |took| {
             format!(", for {}", short_duration(took))
         });
-        let command = text::shorten(&job.launch.command.text, 160);
+        let launch = &job.launch;
+        let command = notice::told_command(launch.how, &launch.command.text, 160);
         let name = job
             .launch
             .name
