@@ -96,7 +96,7 @@ pub const ABOVE: &str = "ABOVE";
 /// names a server, who could be the server of this session. An environment can be anybody's words, a file
 /// of the directory's for one; the processes above a command are not.
 pub fn wake(env: impl Fn(&str) -> Option<OsString>, from: i32) -> BTreeMap<String, String> {
-    let mut known = session::wake(&env);
+    let mut known = keys::wake(&env);
     if known.keys().any(|name| name.starts_with("OPENCODE_")) {
         let who = above(env, from).map(|stat| format!("{}.{}", stat.pid, stat.starttime));
         known.insert(ABOVE.to_owned(), who.collect::<Vec<_>>().join(" "));

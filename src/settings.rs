@@ -20,6 +20,7 @@ pub use bad::BadSetting;
 pub use checks::Checks;
 pub use table::{OWN_VARIABLES, SETTINGS, Setting, markdown};
 
+const CONFIG_FILE: &str = "config.toml";
 /// So many values that were not taken are named in a record.
 const MOST_IGNORED: usize = 16;
 const MIB: u64 = 1 << 20;
