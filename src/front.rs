@@ -295,7 +295,7 @@ const TITLE: &CStr = c"agent-sh";
 /// Starts the supervisor where no walk from the front finds it. `None`: nothing was started.
 fn hand_off(mut work: Work, supervise: fn(Work) -> !) -> Option<Handed> {
     // Before anything is forked from us, and before the command can look for its own text.
-    session::set_title(TITLE);
+    session::overwrite_arguments(TITLE);
     let (answers, their_answers) = fds::pipe().ok()?;
     let (their_requests, requests) = fds::pipe().ok()?;
     if work.run.is_some() {
@@ -326,9 +326,10 @@ fn hand_off(mut work: Work, supervise: fn(Work) -> !) -> Option<Handed> {
     let has_terminal = work.terminal.is_some();
     // Taken in the supervisor, which has a copy; ours is dropped below.
     let mut slot = Some((work, their_requests, their_answers));
+    // A supervisor above us must not take them for strays, not even in their first moment: so they are
+    // born with this name.
+    session::child_set_name(SUPERVISOR_TITLE);
     let prepare = || {
-        // A supervisor above us must not take them for strays.
-        session::child_set_name(SUPERVISOR_TITLE);
         // With a controlling terminal the shell has to stay in this session; the supervisor leaves it
         // after it forked the shell.
         if !has_terminal {
@@ -352,6 +353,7 @@ fn hand_off(mut work: Work, supervise: fn(Work) -> !) -> Option<Handed> {
             drop(fds::wait_readable(&[], FORK_PAUSE_MS));
             continue;
         };
+        session::child_set_name(TITLE);
         if has_terminal && !terminal.as_ref().is_some_and(Terminal::is_anchored) {
             signal::unblock(terminal::STOPS);
         }

@@ -210,7 +210,7 @@ impl Supervisor {
     /// Tells the front how to end and lets go of everything that is the harness's.
     pub(super) fn finish_call(&mut self, status: i32) {
         self.let_go_of_sinks();
-        self.continue_front();
+        self.wake_front();
         if let Some(link) = &mut self.link {
             link.tell(&ToFront::Done(status));
             // On the same processor we would go on, and the front, and the harness with it, wait.

@@ -44,6 +44,7 @@ use jobs::Job;
 use kills::Kills;
 use ledger::Ledger;
 use processes::Class;
+use stops::StoppedFront;
 use stream::{Buffer, Feed, STALLED, Sink};
 
 /// How long short-lived leftovers of the shell may hold the call.
@@ -156,8 +157,8 @@ pub(crate) struct Supervisor {
     shares_group: bool,
     /// At a terminal, in a group of its own that the front lends the terminal to.
     is_anchored: bool,
-    /// `Some` iff the front was stopped with the shell: a handle on it.
-    stopped_front: Option<OwnedFd>,
+    /// `Some` iff the front was stopped with the shell.
+    stopped_front: Option<StoppedFront>,
     /// How often the front wanted the shell to go on.
     continues: u8,
     command: Vec<u8>,
@@ -390,7 +391,7 @@ impl Supervisor {
                 self.finish(index, status, Some(change.usage), "waitid");
             } else if change.pid == self.shell.pid {
                 self.shell.status = Some((status, change.usage));
-                self.continue_front();
+                self.wake_front();
                 if self.phase == Phase::Foreground {
                     self.phase = Phase::Settling(clock::boottime());
                 }

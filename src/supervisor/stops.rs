@@ -20,9 +20,22 @@
 //!   come, and takes the signal away or wakes the front.
 //! * The front has died: its end of the link is closed, and the handle is on nobody else.
 
+use std::os::fd::OwnedFd;
+
 use super::{Phase, Supervisor};
 use crate::handoff::ToFront;
 use crate::sys::{proc, signal};
+
+/// A front that was stopped with the shell.
+pub(super) struct StoppedFront {
+    handle: OwnedFd,
+    /// Not by whoever stopped the shell, who will continue both.
+    by_us: bool,
+}
+
+fn is_stopped(pid: i32) -> bool {
+    proc::state(pid) == Some(b'T')
+}
 
 impl Supervisor {
     pub(super) fn shell_stopped(&mut self, signal: i32) {
@@ -31,49 +44,62 @@ impl Supervisor {
             return;
         }
         let heard = self.continues;
-        if self.hold_front()
-            && let Some(link) = &mut self.link
-        {
-            link.tell(&ToFront::Stopped { signal, heard });
+        if let Some(front) = self.hold_front() {
+            front.by_us = true;
+            if let Some(link) = &mut self.link {
+                link.tell(&ToFront::Stopped { signal, heard });
+            }
         }
     }
 
     /// Stops the front as the shell was stopped, if it still is.
     pub(super) fn stop_front(&mut self, signal: i32) {
-        let is_stopped = |pid| proc::state(pid).is_some_and(|state| state == b'T');
-        let goes_on = proc::state(self.shell.pid).is_some_and(|state| state != b'T');
-        if goes_on || is_stopped(self.front) || !self.hold_front() {
-            return;
-        }
+        let (shell, front) = (self.shell.pid, self.front);
+        let goes_on = proc::state(shell).is_some() && !is_stopped(shell);
         // Elsewhere the front's group may be one in which nothing but STOP stops anybody.
         let signal = if self.shares_group {
             signal
         } else {
             libc::SIGSTOP
         };
-        if let Some(front) = &self.stopped_front {
-            drop(proc::pidfd_send_signal(front, signal));
+        if !goes_on
+            && let Some(held) = self.hold_front()
+            && !is_stopped(front)
+        {
+            held.by_us = true;
+            drop(proc::pidfd_send_signal(&held.handle, signal));
         }
     }
 
-    /// Opens a handle on the front, so that it can be continued. False: it is not to be stopped.
-    fn hold_front(&mut self) -> bool {
+    /// A handle on the front. `None`: it is not to be stopped.
+    fn hold_front(&mut self) -> Option<&mut StoppedFront> {
         let has_shell = self.phase == Phase::Foreground && self.run.is_none();
-        let Some(link) = self.link.as_ref().filter(|_| has_shell) else {
-            return false;
-        };
+        let link = self.link.as_ref().filter(|_| has_shell)?;
         if self.stopped_front.is_none() {
-            let handle = proc::pidfd_open(self.front).ok();
-            // Looked at after the handle was opened: it is not on a later process of that pid.
-            self.stopped_front = handle.filter(|_| !link.is_gone());
+            let handle = proc::pidfd_open(self.front).ok()?;
+            if link.is_gone() {
+                // Looked at after the handle was opened: that may be on a later process of this pid.
+                return None;
+            }
+            let by_us = false;
+            self.stopped_front = Some(StoppedFront { handle, by_us });
         }
-        self.stopped_front.is_some()
+        self.stopped_front.as_mut()
     }
 
-    /// The shell goes on, or has ended.
+    /// The shell goes on.
     pub(super) fn continue_front(&mut self) {
+        if self.stopped_front.as_ref().is_some_and(|front| front.by_us) {
+            self.wake_front();
+        }
+        self.stopped_front = None;
+    }
+
+    /// The shell has ended, or become a job: if the front was stopped with it, whoever did so has nobody
+    /// to continue.
+    pub(super) fn wake_front(&mut self) {
         if let Some(front) = self.stopped_front.take() {
-            drop(proc::pidfd_send_signal(&front, libc::SIGCONT));
+            drop(proc::pidfd_send_signal(&front.handle, libc::SIGCONT));
         }
     }
 
@@ -82,7 +108,7 @@ impl Supervisor {
         self.continues = self.continues.wrapping_add(1);
         if !self.shares_group {
             self.signal_group(libc::SIGCONT);
-        } else if self.shell.status.is_none() && proc::state(self.shell.pid) == Some(b'T') {
+        } else if self.shell.status.is_none() && is_stopped(self.shell.pid) {
             // Whoever continued the whole group has continued it, too; a second time would be seen.
             signal::signal_child(self.shell.pid, libc::SIGCONT);
         }

@@ -169,6 +169,11 @@ pub unsafe fn remember_arguments(argc: i32, argv: *const *const std::ffi::c_char
 /// `std::env::args_os` has nothing to say afterwards.
 pub fn set_title(title: &CStr) {
     child_set_name(title);
+    overwrite_arguments(title);
+}
+
+/// The same for the arguments alone.
+pub fn overwrite_arguments(title: &CStr) {
     let title = title.to_bytes();
     let start = ARGUMENTS.load(Ordering::Relaxed);
     let length = ARGUMENTS_LENGTH.load(Ordering::Relaxed);

@@ -56,7 +56,7 @@ fn a_caller_without_job_control() {
                     "{caller}, then {shell}: {text}"
                 );
             };
-            ["bash", "dash", "zsh"].map(run);
+            ["bash", "dash", "zsh"].into_iter().for_each(run);
         }
     });
     let text = format!(
