@@ -146,7 +146,8 @@ impl Supervisor {
     /// `stat` is `None` where there is no `/proc`.
     fn facts(&self, pid: i32, stat: Option<&proc::Stat>, life: Life) -> ProcessFacts {
         let ended = matches!(life, Life::Exited(_) | Life::Signaled(_));
-        let accounted = self.is_accounted(pid) || ended && self.was_job(pid);
+        let of_our_kind = stat.is_some_and(|stat| is_supervisor_name(stat.comm()));
+        let accounted = of_our_kind || self.is_accounted(pid) || ended && self.was_job(pid);
         let session = stat.map_or(Session::Call, |stat| self.session_of(stat));
         let who = (pid, stat.map_or(0, |stat| stat.starttime));
         let seen = self.bystanders.contains(&pid) || self.kills.is_known_daemon(who);
@@ -304,11 +305,16 @@ impl Supervisor {
             (true, since) => since,
             (false, _) => None,
         };
+        for index in loose {
+            // Whoever is adopted later may still write to the terminal of its job.
+            let until = self.jobs[index].ending.map(|ending| ending.until);
+            match until.filter(|until| context.now < *until && !call_ends) {
+                Some(until) => again = again.into_iter().chain([until]).min(),
+                None => self.jobs[index].output = None,
+            }
+        }
         if let Some(at) = again {
             self.look_for_strays_at(at);
-        }
-        for index in loose {
-            self.jobs[index].output = None;
         }
     }
 

@@ -394,3 +394,74 @@ fn an_orphan_in_the_session_of_a_job_that_runs_is_no_job() {
     hold.release(1);
     wait_for_records(&stage.sandbox, 2);
 }
+
+/// What a job starts through us has a supervisor of its own, whose end is nobody's record.
+#[test]
+fn the_supervisor_of_a_job_within_a_job_is_none() {
+    if !stands_in() {
+        return;
+    }
+    let stage = Stage::new();
+    let hold = stage.sandbox.gate();
+    let script = format!(
+        "{} run -- {}\nread -r x < {}\n",
+        stage.sandbox.link("agent-sh").display(),
+        stage.worker,
+        hold.path()
+    );
+    fs::write(stage.sandbox.work().join("outer.sh"), script).unwrap();
+    let text = format!("{} outer.sh &", real("sh").display());
+    let call = stage.sandbox.call("bash").c(text).run();
+    assert!(call.succeeded(), "{call:?}");
+    let worker = stage.workers(1)[0];
+    let inner = Identity::of(parent_of(worker.pid).unwrap()).unwrap();
+    stage.gate.release(1);
+    wait_until("its supervisor has ended", || !inner.lives());
+    hold.release(1);
+    let found = wait_for_records(&stage.sandbox, 2);
+    let mut hows: Vec<&str> = found.iter().map(Record::how).collect();
+    hows.sort_unstable();
+    assert_eq!(hows, ["ampersand", "run"], "{found:#?}");
+}
+
+/// Two jobs end one after the other; what the second has left keeps its terminal until it is a job, though
+/// the time of the first is over before.
+#[test]
+fn what_a_job_left_keeps_its_terminal() {
+    if !stands_in() {
+        return;
+    }
+    let stage = Stage::new();
+    let first = stage.sandbox.gate();
+    let second = stage.sandbox.gate();
+    let left = format!("({} &)\nread -r x < {}\n", stage.worker, second.path());
+    fs::write(stage.sandbox.work().join("left.sh"), left).unwrap();
+    let sh = real("sh");
+    let text = format!(
+        "{0} -c 'read -r x < {1}' & {0} left.sh &",
+        sh.display(),
+        first.path()
+    );
+    let call = stage.sandbox.call("bash").c(text).run();
+    assert!(call.succeeded(), "{call:?}");
+    let worker = stage.workers(1)[0];
+    first.release(1);
+    wait_until("the first has ended", || {
+        job_records(&stage.sandbox).len() == 1
+    });
+    let since = Instant::now();
+    wait_until("half of its time is over", || {
+        since.elapsed() > Duration::from_millis(100)
+    });
+    second.release(1);
+    wait_until("the rest of the second is a job", || {
+        let jobs = crate::support::ps_json(&stage.sandbox);
+        jobs.iter().any(|job| job["pid"] == worker.pid)
+    });
+    stage.gate.release(1);
+    let found = wait_for_records(&stage.sandbox, 3);
+    let stray = found.iter().find(|record| record.how() == "stray").unwrap();
+    assert_eq!(stray.exit_code(), Some(37), "{stray:#?}");
+    let tail = stray.data("untrusted_output_tail").to_string();
+    assert!(tail.contains("ends"), "{stray:#?}");
+}

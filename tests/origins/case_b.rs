@@ -45,7 +45,10 @@ fn case_b_every_launch_ends_in_a_terminal_record() {
     let state = ps_json(&sandbox);
     assert_eq!(job(&state, "quiet")["state"], "running");
     signal(supervisor, Signal::SIGKILL);
-    wait_until("the supervisor is gone", || parent_of(supervisor).is_none());
+    // As long as init has not reaped the job, its status can still be read.
+    wait_until("the supervisor is gone, and its job too", || {
+        parent_of(supervisor).is_none() && parent_of(dead.pid).is_none()
+    });
     // Whoever looks next finds out, and every later look says the same.
     let told: Vec<Value> = (0..3)
         .map(|_| job(&ps_json(&sandbox), "doomed").clone())
