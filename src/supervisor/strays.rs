@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-use super::jobs::redirections;
+use super::jobs::{Job, redirections};
 use super::ledger::Start;
 use super::stream::{Feed, Sink};
 use super::{DRAIN, LAUNCHING, Phase, REGISTRATION, Supervisor};
@@ -176,7 +176,7 @@ impl Supervisor {
             self.adopt(pid, &loose);
         }
         for index in loose {
-            self.jobs[index].output = None;
+            self.pass_on_output(index);
         }
     }
 
@@ -254,7 +254,10 @@ impl Supervisor {
 
     /// What is still written to the call's own pipes belongs to a job, or to nobody.
     pub(super) fn give_feeds_to_jobs(&mut self) {
-        let heir = self.jobs.iter().position(|job| !job.ended);
+        let lives = |job: &Job| !job.ended;
+        let recorded = |job: &Job| lives(job) && job.live.is_some();
+        let heir = self.jobs.iter().position(recorded);
+        let heir = heir.or_else(|| self.jobs.iter().position(lives));
         let unseen = self.has_unseen();
         for slot in &mut self.feeds {
             let Some(feed) = slot else { continue };
