@@ -41,16 +41,11 @@ impl Supervisor {
             return;
         };
         for index in 0..self.jobs.len() {
-            let stdout = if self.is_silent(index) {
-                self.only_file(index, 1)
-            } else {
-                None
-            };
-            let stderr = if self.jobs[index].may_redirect_stderr() {
-                self.only_file(index, 2)
-            } else {
-                None
-            };
+            let wanted = [
+                self.is_silent(index),
+                self.jobs[index].may_redirect_stderr(),
+            ];
+            let [stdout, stderr] = self.only_files(index, wanted);
             self.jobs[index].note_redirections(stdout, stderr);
         }
         self.looks = self.next_look(taken + 1);
@@ -74,33 +69,39 @@ impl Supervisor {
             && job.live.as_mut().is_some_and(|live| !wrote(live))
     }
 
-    /// The one file that the processes of a job have at `fd`, if no program of it has another place
-    /// there where somebody would look.
-    fn only_file(&self, index: usize, fd: i32) -> Option<String> {
+    /// For each stream that is wanted the one file that the processes of a job have there, if no program
+    /// of it has another place there where somebody would look.
+    fn only_files(&self, index: usize, mut wanted: [bool; 2]) -> [Option<String>; 2] {
+        const NONE: [Option<String>; 2] = [None, None];
         let job = &self.jobs[index];
-        let own = job.output.as_ref()?;
+        let Some(own) = &job.output else { return NONE };
         let shell = proc::cmdline(job.pid);
         let mut tree = vec![job.pid];
         let mut next = 0;
-        let mut found: Option<String> = None;
-        while let Some(&pid) = tree.get(next) {
+        let mut found = NONE;
+        while let Some(&pid) = tree.get(next).filter(|_| wanted.contains(&true)) {
             next += 1;
             tree.extend(proc::children(pid));
             if tree.len() > MOST {
-                return None;
+                return NONE;
             }
-            if fds::is_regular_of(pid, fd) {
-                let path = super::jobs::target(pid, fd)?;
-                if found.as_ref().is_some_and(|other| *other != path) {
-                    return None;
-                }
-                found = Some(path);
-            } else if own.find(&[fds::object_of(pid, fd)]).is_some() && proc::cmdline(pid) != shell
+            for (at, fd) in [1, 2]
+                .into_iter()
+                .enumerate()
+                .filter(move |(at, _)| wanted[*at])
             {
-                return None;
+                let file = &mut found[at];
+                if fds::is_regular_of(pid, fd) {
+                    let path = super::jobs::target(pid, fd);
+                    wanted[at] = path.is_some() && (file.is_none() || *file == path);
+                    *file = path;
+                } else if own.find(&[fds::object_of(pid, fd)]).is_some() {
+                    wanted[at] = proc::cmdline(pid) == shell;
+                }
             }
         }
-        found
+        let [stdout, stderr] = found;
+        [stdout.filter(|_| wanted[0]), stderr.filter(|_| wanted[1])]
     }
 }
 

@@ -111,7 +111,9 @@ impl Supervisor {
         let ours = if main.is_some() {
             mirrors.map(|mirror| mirror.is_some())
         } else {
-            [1, 2].map(|fd| self.is_fed_by(request.pid, fd))
+            let fed = [1, 2].map(|fd| self.is_fed_by(request.pid, fd));
+            let nested = mirrors.map(|mirror| matches!(mirror, Some(Mirror::Job(..))));
+            [fed[0] || nested[0], fed[1] || nested[1]]
         };
         let [redirected_to, redirected_stderr] = redirections(request.pid, ours);
         let start = Start {
@@ -163,6 +165,26 @@ impl Supervisor {
         match self.spares.iter().position(fits) {
             Some(at) => Some(self.spares.swap_remove(at)),
             None => open_channel(capture, degraded),
+        }
+    }
+
+    /// The terminals of an ended job go to one that was started from it and could not be given its own;
+    /// else they are closed.
+    pub(super) fn pass_on_output(&mut self, from: usize) {
+        let job = &mut self.jobs[from];
+        job.listen(&self.epoll, false);
+        let Some(output) = job.output.take() else {
+            return;
+        };
+        let mirrors = job.mirrors;
+        let heir = self.jobs.iter_mut().find(|job| {
+            let streams = || [1, 2].map(|fd| fds::object_of(job.pid, fd));
+            !job.ended && job.output.is_none() && output.find(&streams()).is_some()
+        });
+        if let Some(heir) = heir {
+            heir.output = Some(output);
+            heir.mirrors = mirrors;
+            heir.listen(&self.epoll, true);
         }
     }
 

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-use super::jobs::redirections;
+use super::jobs::{Job, redirections};
 use super::ledger::Start;
 use super::processes::{Class, Context, Ending, Life, ProcessFacts, Reach, Session, classify};
 use super::stream::{Feed, Sink};
@@ -310,7 +310,7 @@ impl Supervisor {
             let until = self.jobs[index].ending.map(|ending| ending.until);
             match until.filter(|until| context.now < *until && !call_ends) {
                 Some(until) => again = again.into_iter().chain([until]).min(),
-                None => self.jobs[index].output = None,
+                None => self.pass_on_output(index),
             }
         }
         if let Some(at) = again {
@@ -398,7 +398,10 @@ impl Supervisor {
 
     /// What is still written to the call's own pipes belongs to a job, or to nobody.
     pub(super) fn give_feeds_to_jobs(&mut self) {
-        let heir = self.jobs.iter().position(|job| !job.ended);
+        let lives = |job: &Job| !job.ended;
+        let recorded = |job: &Job| lives(job) && job.live.is_some();
+        let heir = self.jobs.iter().position(recorded);
+        let heir = heir.or_else(|| self.jobs.iter().position(lives));
         let unseen = self.has_unseen();
         for slot in &mut self.feeds {
             let Some(feed) = slot else { continue };

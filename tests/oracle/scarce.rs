@@ -4,8 +4,8 @@
 use std::path::PathBuf;
 
 use crate::support::{
-    Call, Ended, Sandbox, Status, in_parallel, job_records, real, stands_in, wait_for_records,
-    wait_until,
+    Call, Ended, Sandbox, Status, Streams, in_parallel, job_records, ps_json, real, stands_in,
+    wait_for_records, wait_until,
 };
 
 const TEXTS: [&str; 7] = [
@@ -44,6 +44,66 @@ fn few_descriptors() {
         }
     });
     sandbox.assert_no_survivors();
+}
+
+/// Whatever the limit: what a job writes is lost nowhere, and a record tells how it ended, and whether its
+/// output was captured.
+#[test]
+fn jobs_with_few_descriptors() {
+    if !stands_in() {
+        return;
+    }
+    let words =
+        |n: u32| format!("echo first {n}; cat /none/{n}; sleep 0.05; echo later {n}; exit {n}");
+    let one = format!("sh -c '{}' & echo called; exit 7", words(3));
+    let group = format!("{{ {}; }} &", words(5));
+    let texts = [one.clone(), format!("sh -c '{}' & {group} {one}", words(4))];
+    let limits: Vec<u32> = (10..=44).collect();
+    in_parallel(&limits, |_, _, &limit| {
+        for (jobs, text) in [1, 3].into_iter().zip(&texts) {
+            for streams in [Streams::Pipe, Streams::Truncated] {
+                let sandbox = Sandbox::new();
+                let enter = "ulimit -n \"$1\"; exec -a bash \"$2\" -c \"$3\"";
+                let link = sandbox.link("bash");
+                let words = [enter, "x", &limit.to_string(), link.to_str().unwrap(), text]
+                    .map(str::to_owned);
+                let call = sandbox.real_call("bash").args(["-c"]).args(words);
+                let running = call.streams(streams).start();
+                let paths = running.paths();
+                let ended = running.finish();
+                assert_eq!(ended.status, Status::Exited(7), "{limit}: {ended:?}");
+                sandbox.assert_no_survivors();
+                let mut all = match paths.is_empty() {
+                    true => ended.text() + &ended.errors(),
+                    false => paths
+                        .iter()
+                        .map(|path| std::fs::read_to_string(path).unwrap())
+                        .collect(),
+                };
+                for job in ps_json(&sandbox) {
+                    assert_eq!(job["state"], "exited", "{limit}: {job:#}");
+                    let captured = !job["degraded"].to_string().contains("no-capture");
+                    assert!(captured || job["tty"] == false, "{limit}: {job:#}");
+                    let dir = sandbox
+                        .state()
+                        .join("v1/jobs")
+                        .join(job["id"].as_str().unwrap());
+                    all += &std::fs::read_to_string(dir.join("out")).unwrap_or_default();
+                }
+                // Through a pipe that we read, a job without a record speaks to nobody after the call; the
+                // announcement says that there is none.
+                let kept = jobs == 1 || streams == Streams::Truncated;
+                for n in (3..3 + jobs).filter(|_| kept) {
+                    for word in ["first ", "/none/", "later "] {
+                        assert!(
+                            all.contains(&format!("{word}{n}")),
+                            "{limit}: {text}: {all}"
+                        );
+                    }
+                }
+            }
+        }
+    });
 }
 
 /// What a call finds in place of `/proc`.

@@ -212,6 +212,14 @@ impl Running {
         i32::try_from(self.child.id()).unwrap()
     }
 
+    /// The files that its streams are, if they are files.
+    pub(crate) fn paths(&self) -> Vec<PathBuf> {
+        match &self.ends {
+            Ends::Files(paths) => paths.clone(),
+            Ends::Live(_) => Vec::new(),
+        }
+    }
+
     /// Waits until the call has returned, the way its harness would: end-of-file on live streams and the
     /// end of the process. On a terminal nobody else may be left holding it either.
     #[track_caller]
