@@ -12,12 +12,14 @@ use crate::error::{Error, Result};
 
 mod bad;
 mod checks;
+mod nearest;
 mod table;
 #[cfg(test)]
 mod tests;
 
 pub use bad::BadSetting;
 pub use checks::Checks;
+pub use nearest::nearest;
 pub use table::{OWN_VARIABLES, SETTINGS, Setting, markdown};
 
 const CONFIG_FILE: &str = "config.toml";
@@ -471,35 +473,4 @@ fn one_of<T: Copy>(text: &str, choices: &[(&str, T)]) -> std::result::Result<T, 
                 .collect();
             format!("expected {}", words.join(" or "))
         })
-}
-
-/// The setting that an unknown name was probably meant to be.
-#[must_use]
-pub fn nearest(name: &str) -> Option<&'static str> {
-    let name = name.to_ascii_lowercase().replace('-', "_");
-    let name = name.strip_prefix("agent_sh_").unwrap_or(&name);
-    names()
-        .map(|known| (distance(name, known), known))
-        .min()
-        .filter(|(distance, known)| *distance <= known.len() / 3 + 1)
-        .map(|(_, known)| known)
-}
-
-/// Letters to add, drop or change to get from one word to the other.
-fn distance(left: &str, right: &str) -> usize {
-    // Long input is nobody's misspelling.
-    if left.len() > 64 {
-        return usize::MAX;
-    }
-    let mut row: Vec<usize> = (0..=right.len()).collect();
-    for (i, a) in left.bytes().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, b) in right.bytes().enumerate() {
-            let change = diagonal + usize::from(a != b);
-            diagonal = row[j + 1];
-            row[j + 1] = change.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[right.len()]
 }

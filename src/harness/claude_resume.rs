@@ -5,7 +5,7 @@
 //! processes, and none of those that live has it; nor has any process its id on its command line.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -13,10 +13,12 @@ use serde_json::Value;
 
 use super::run;
 use crate::notify::agent::{Waking, Woken};
-use crate::sys::proc;
+use crate::sys::{fsx, proc};
 
 /// So much of a transcript is looked at for the directory it belongs to.
 const LINES: usize = 200;
+/// No file of the client's is read beyond this.
+const LONGEST: u64 = 16 << 20;
 
 pub(crate) fn wake(waking: &Waking<'_>) -> Woken {
     let session = waking.session;
@@ -69,9 +71,9 @@ fn owner(config: &Path, waking: &Waking<'_>) -> Option<String> {
         if path.extension().is_none_or(|ending| ending != "json") {
             continue;
         }
-        let known: Option<Value> = fs::read(&path)
+        let known: Option<Value> = fsx::open_regular(&path)
             .ok()
-            .and_then(|text| serde_json::from_slice(&text).ok());
+            .and_then(|(file, _)| serde_json::from_reader(file.take(LONGEST)).ok());
         // One that has just gone, or is being written: the next attempt will tell.
         let Some(known) = known else {
             return Some("it cannot be told whether the session is open".to_owned());
@@ -120,8 +122,8 @@ fn directory_of(config: &Path, session: &str) -> Option<PathBuf> {
     let name = format!("{session}.jsonl");
     let file = projects
         .flatten()
-        .find_map(|dir| fs::File::open(dir.path().join(&name)).ok())?;
-    let lines = BufReader::new(file)
+        .find_map(|dir| fsx::open_regular(&dir.path().join(&name)).ok())?;
+    let lines = BufReader::new(file.0.take(LONGEST))
         .lines()
         .map_while(Result::ok)
         .take(LINES);

@@ -16,6 +16,9 @@ use super::place;
 use crate::error::{Error, Result};
 use crate::sys::fsx;
 
+/// No settings file is larger.
+const LARGEST: u64 = 16 << 20;
+
 /// How one file is changed: pure functions of its text.
 pub(crate) trait Edit {
     /// The text with our parts in it; unchanged if they are. `Err` says what is wrong with the file.
@@ -80,6 +83,9 @@ fn find(path: &Path) -> Result<(PathBuf, Option<String>)> {
     let meta = fs::metadata(&real).map_err(|source| Error::io("look at", path, source))?;
     if !meta.is_file() {
         return Err(refused(path, "it is no file", None));
+    }
+    if meta.len() > LARGEST {
+        return Err(refused(path, "it is too large", None));
     }
     let bytes = fs::read(&real).map_err(|source| Error::io("read", path, source))?;
     let text = String::from_utf8(bytes).map_err(|_| refused(path, "it is no UTF-8 text", None))?;

@@ -25,7 +25,7 @@ use super::json::{self, Document};
 use super::run;
 use crate::notify::agent::{Waking, Woken};
 use crate::store::Store;
-use crate::sys::proc;
+use crate::sys::{fsx, proc};
 
 pub(crate) const NAME: &str = "gemini";
 /// What the client calls our hooks, in its lists and while they run.
@@ -139,7 +139,7 @@ fn is_at_a_terminal(pid: i32) -> bool {
 /// Whether the model has read these words, as the client's transcript has it: one message a line, or all
 /// that is left of them. What was only shown to the user does not count. `None`: it cannot be told.
 pub(crate) fn is_in_transcript(path: &Path, words: &str) -> Option<bool> {
-    let file = std::fs::File::open(path).ok()?;
+    let (file, _) = fsx::open_regular(path).ok()?;
     let mut text = Vec::new();
     file.take(LONGEST_TRANSCRIPT).read_to_end(&mut text).ok()?;
     is_in_messages(&String::from_utf8_lossy(&text), words)

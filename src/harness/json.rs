@@ -164,3 +164,19 @@ pub(crate) fn is_empty_object(text: &str) -> bool {
         document.object().properties().is_empty() && !text.contains("//") && !text.contains("/*")
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A settings file can be a project's, and so anybody's.
+    #[test]
+    fn a_text_that_is_nested_too_deeply_is_no_settings_file() {
+        for piece in ["[", "{\"a\":", "[{\"a\":", "//\n["] {
+            let deep = format!("{{\"a\": {}", piece.repeat(200_000));
+            assert!(Document::parse(&deep).is_err(), "{piece}");
+        }
+        let harmless = format!("{{\"a\": \"{}\"}}", "[{".repeat(1000));
+        assert!(Document::parse(&harmless).is_ok());
+    }
+}

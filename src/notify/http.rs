@@ -299,5 +299,22 @@ mod tests {
         assert_eq!(retry_after("soon", now), None);
         let long = retry_after("999999999", now);
         assert_eq!(long, Some(LONGEST_RETRY_AFTER));
+        for strange in [
+            "18446744073709551615",
+            "18446744073709551616",
+            "-1",
+            "1e99",
+            "",
+            "Fri, 31 Dec 9999 23:59:59 GMT",
+            "Thu, 99 Foo 99999 99:99:99 GMT",
+            "Thu, 01 Jan 0000 00:00:00 GMT",
+            "\u{202e}7",
+        ] {
+            let asked = retry_after(strange, now);
+            assert!(
+                asked.is_none_or(|asked| asked <= LONGEST_RETRY_AFTER),
+                "{strange}"
+            );
+        }
     }
 }

@@ -5,6 +5,9 @@ use std::num::NonZeroU16;
 use super::tokens::{Piece, Tokens};
 use crate::text;
 
+/// A thousand rows of a thousand columns.
+const MOST_CELLS: u32 = 1 << 20;
+
 /// A terminal's screen that a job's bytes are drawn on.
 ///
 /// Nothing that could answer, name a window or reach a clipboard gets in, and characters that
@@ -17,15 +20,16 @@ pub struct Screen {
 impl Screen {
     #[must_use]
     pub fn new(rows: u16, columns: u16) -> Self {
+        let (rows, columns) = bounded(rows, columns);
         Self {
             tokens: Tokens::default(),
-            parser: vt100::Parser::new(at_least_one(rows), at_least_one(columns), 0),
+            parser: vt100::Parser::new(rows, columns, 0),
         }
     }
 
     pub fn resize(&mut self, rows: u16, columns: u16) {
-        self.parser
-            .set_size(at_least_one(rows), at_least_one(columns));
+        let (rows, columns) = bounded(rows, columns);
+        self.parser.set_size(rows, columns);
     }
 
     /// Rows and columns.
@@ -108,6 +112,15 @@ fn draw(parser: &mut vt100::Parser, text: &str) {
     }
 }
 
+/// A size that can be kept in memory, whatever a job's terminal, or a file, says: each cell of it is made at
+/// once, twice.
+fn bounded(rows: u16, columns: u16) -> (NonZeroU16, NonZeroU16) {
+    let columns = at_least_one(columns);
+    let most = MOST_CELLS / u32::from(columns.get());
+    let rows = rows.min(u16::try_from(most).unwrap_or(u16::MAX));
+    (at_least_one(rows), columns)
+}
+
 fn at_least_one(number: u16) -> NonZeroU16 {
     NonZeroU16::new(number).unwrap_or(NonZeroU16::MIN)
 }
@@ -120,6 +133,28 @@ mod tests {
         let mut screen = Screen::new(24, 80);
         screen.push(bytes);
         screen
+    }
+
+    #[test]
+    fn no_size_fills_the_memory() {
+        for (rows, columns) in [(0, 0), (4000, 4000), (u16::MAX, u16::MAX), (1, u16::MAX)] {
+            let mut screen = Screen::new(rows, columns);
+            let cells = |screen: &Screen| {
+                let (rows, columns) = screen.size();
+                u32::from(rows) * u32::from(columns)
+            };
+            assert!(
+                (1..=MOST_CELLS).contains(&cells(&screen)),
+                "{rows}x{columns}"
+            );
+            screen.resize(24, 80);
+            screen.resize(rows, columns);
+            assert!(
+                (1..=MOST_CELLS).contains(&cells(&screen)),
+                "{rows}x{columns}"
+            );
+            screen.push(b"\x1b[65535;65535Hx");
+        }
     }
 
     #[test]

@@ -205,3 +205,47 @@ fn the_config_file_is_found_by_absolute_paths_only() {
     );
     assert_eq!(path(&[]), None);
 }
+
+/// No text in the file, and no value, ends the process that reads it; what is said of it stays short.
+#[test]
+fn no_file_is_too_strange() {
+    let deep = format!("a = {}", "[".repeat(100_000));
+    let dots = format!("{} = 1", vec!["a"; 50_000].join("."));
+    let many: String = (0..5_000).map(|n| format!("unknown{n} = {n}\n")).collect();
+    let long = format!("{} = 1", "x".repeat(200_000));
+    for text in [deep, dots, many, long] {
+        let read = Settings::read(|_| None, Some(&text), Checks::NONE);
+        let said: usize = read.ignored.iter().map(String::len).sum();
+        assert!(!read.ignored.is_empty() && said < 10_000, "{said}");
+    }
+    for value in [
+        "18446744073709551615",
+        "18446744073709551616",
+        "9223372036854775807G",
+        "1e999",
+        "-1",
+        "nan",
+        "inf",
+        "999999999999999999999y",
+        "\u{e9}5m",
+        "5\u{e9}",
+    ] {
+        for name in [
+            "AGENT_SH_KEEP",
+            "AGENT_SH_TRANSCRIPT_CAP",
+            "AGENT_SH_PROMOTE_AFTER",
+        ] {
+            let env = |wanted: &str| (wanted == name).then(|| value.into());
+            let read = Settings::read(env, None, Checks::NONE);
+            assert!(
+                read.keep <= Duration::from_secs(36_500 * 86_400),
+                "{name}={value}"
+            );
+            assert!(read.transcript_cap <= i64::MAX as u64, "{name}={value}");
+        }
+    }
+    let long = "s\u{1b}".repeat(5_000);
+    let env = |wanted: &str| (wanted == "AGENT_SH_SESSION").then(|| long.clone().into());
+    let session = Settings::read(env, None, Checks::NONE).session.unwrap();
+    assert!(session.len() <= 200 && !session.contains('\u{1b}'));
+}

@@ -118,12 +118,17 @@ fn timed_out(job: &JobView) -> Result<Option<u8>> {
 }
 
 fn show(job: &JobView) -> Result<()> {
-    let mut bytes = Vec::new();
+    let mut buffer = vec![0; 64 * 1024];
     let mut reader = job.read_transcript(Reading::Raw)?;
-    reader
-        .read_to_end(&mut bytes)
-        .map_err(|source| Error::sys("read the transcript", source))?;
-    message::out_bytes(&bytes)
+    loop {
+        let read = reader
+            .read(&mut buffer)
+            .map_err(|source| Error::sys("read the transcript", source))?;
+        if read == 0 {
+            return Ok(());
+        }
+        message::out_bytes(&buffer[..read])?;
+    }
 }
 
 pub(crate) fn request(run: Run) -> Result<RunRequest> {

@@ -298,6 +298,8 @@ fn stores_that_share_a_directory_do_not_swallow_each_other() {
     let id = id.to_str().unwrap().to_owned();
     let ran = call("two", &["run", "--wait", "--", "sh", "-c", "exit 4"]);
     assert_eq!(ran.status, crate::support::Status::Exited(4));
+    // Its supervisor clears up before it leaves, and must not find half a record.
+    sandbox.assert_no_survivors();
     let jobs = state("two").join("v1/jobs");
     let other = fs::read_dir(&jobs).unwrap().next().unwrap().unwrap();
     for name in ["run.json", "exit.json"] {

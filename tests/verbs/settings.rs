@@ -305,7 +305,13 @@ fn more_rights_than_the_caller_has_mean_no_variables() {
     set_mode(&sandbox.path("."), 0o755);
     let evil = sandbox.script("evil", "#!/bin/sh\necho evil\n");
     let copy = sandbox.path("work/agent-sh");
-    fs::copy(program("agent-sh"), &copy).unwrap();
+    // By a process of its own: a test beside this one that forks would hold the open file for a moment, and
+    // a program that is open for writing cannot be run.
+    let copied = Command::new("cp")
+        .arg(program("agent-sh"))
+        .arg(&copy)
+        .status();
+    assert!(copied.unwrap().success());
     let theirs = sandbox.path("theirs");
     fs::create_dir_all(theirs.join("agent-sh")).unwrap();
     let file = theirs.join("agent-sh/config.toml");

@@ -135,7 +135,10 @@ impl Subscription {
 
     #[must_use]
     pub fn heartbeat(&self) -> Option<Duration> {
-        self.heartbeat_ms.map(Duration::from_millis)
+        // One that beat all the time would do nothing else.
+        let most_often = Duration::from_millis(100);
+        let every = self.heartbeat_ms.map(Duration::from_millis);
+        every.map(|every| every.max(most_often))
     }
 
     /// Whether it follows jobs while they run.

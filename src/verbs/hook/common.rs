@@ -9,6 +9,7 @@ use crate::error::Result;
 use crate::job::JobId;
 use crate::message;
 use crate::notice;
+use crate::session::clean_key;
 use crate::settings::SessionEnd;
 use crate::store::Store;
 use crate::text::short_duration;
@@ -21,10 +22,14 @@ const MOST_LISTED: usize = 20;
 
 /// The key that this session's jobs have.
 pub(super) fn session(context: &Context, input: &Value) -> Option<String> {
-    let told = input["session_id"].as_str().filter(|key| !key.is_empty());
-    match (&context.settings.session, told) {
+    // As it would be read from the environment of a command.
+    let told = input["session_id"].as_str().map(clean_key);
+    match (
+        &context.settings.session,
+        told.filter(|key| !key.is_empty()),
+    ) {
         (Some(key), _) => Some(key.clone()),
-        (None, Some(key)) => Some(key.to_owned()),
+        (None, Some(key)) => Some(key),
         (None, None) => context.session(),
     }
 }
