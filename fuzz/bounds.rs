@@ -6,13 +6,23 @@ mod shapes;
 
 use agent_sh::fuzzing::{Dialect, plan, rewrite, scan};
 use counting::{Counting, peak};
-use shapes::{SHAPES, text};
+use shapes::{SHAPES, Shape, text};
 
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
 const KIB: usize = 1024;
 const DIALECTS: [Dialect; 3] = [Dialect::Bash, Dialect::Posix, Dialect::Zsh];
+
+/// The dialects to try: a large text is read in one that understands it, if there is one.
+fn dialects(shape: Shape, size: usize) -> Vec<Dialect> {
+    let understands = |dialect: &Dialect| scan(&text(shape, KIB), *dialect).ok;
+    match DIALECTS.into_iter().find(understands) {
+        Some(dialect) if size > 64 * KIB => vec![dialect],
+        None if size > 64 * KIB => vec![Dialect::Bash],
+        _ => DIALECTS.to_vec(),
+    }
+}
 
 /// What may be live at once while a text of this length is read.
 fn bound(length: usize) -> usize {
@@ -25,7 +35,7 @@ fn memory_of_the_scanner() {
     for shape in SHAPES {
         for size in [KIB, 64 * KIB, KIB * KIB] {
             let text = text(*shape, size);
-            for dialect in DIALECTS {
+            for dialect in dialects(*shape, size) {
                 let (peak, script) = peak(|| scan(&text, dialect));
                 println!(
                     "{:36} {dialect:?} {size:8} {:6.1} bytes a byte, {:5.1} steps, {}",
@@ -49,7 +59,7 @@ fn memory_of_the_plan() {
     for shape in SHAPES {
         for size in [KIB, 64 * KIB, 127 * KIB, KIB * KIB] {
             let text = text(*shape, size);
-            for dialect in DIALECTS {
+            for dialect in dialects(*shape, size) {
                 let (planned, plan) = peak(|| plan(&text, dialect));
                 let (rewritten, _) = peak(|| rewrite(&text, &plan, dialect, b"/bin/launcher"));
                 println!(

@@ -141,11 +141,11 @@ pub fn plan(text: &[u8], dialect: Dialect) -> Plan {
         shell: 0,
     });
     let shell = planner.facts.scope(None, ScopeKind::Shell);
-    let script = syntax::scan(text, dialect);
+    let mut script = syntax::scan(text, dialect);
     let mut plan = Plan {
         ok: script.ok,
         why: script.why.map(str::to_owned),
-        amps: script.amps.clone(),
+        amps: std::mem::take(&mut script.amps),
         spots: Vec::new(),
         levels: Log::default(),
         taken: false,

@@ -98,7 +98,7 @@ pub fn original(text: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(rest.len());
     let mut from = 0;
     for (at, length) in places {
-        let upto = from + at.checked_sub(out.len())?;
+        let upto = at.checked_sub(out.len())?.checked_add(from)?;
         out.extend_from_slice(rest.get(from..upto)?);
         from = upto.checked_add(length)?;
     }

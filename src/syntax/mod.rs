@@ -349,8 +349,13 @@ impl Scanner<'_> {
 
     /// The byte at the cursor, after any line continuation there.
     fn cur(&mut self) -> Option<u8> {
-        self.at.pos = self.skip_continuations(self.at.pos);
-        self.raw(self.at.pos)
+        match self.raw(self.at.pos) {
+            Some(b'\\') => {
+                self.at.pos = self.skip_continuations(self.at.pos);
+                self.raw(self.at.pos)
+            }
+            byte => byte,
+        }
     }
 
     /// The byte after the one at the cursor, with line continuations left out.

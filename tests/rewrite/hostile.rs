@@ -1,4 +1,4 @@
-//! Texts that are read in vain first, or that cost a reader the most: the real shell says what comes out.
+//! Texts that are read in vain first: the real shell says what comes out.
 
 use crate::support::{Ended, Sandbox};
 
