@@ -21,6 +21,8 @@ pub mod cli;
 pub mod configured;
 pub mod error;
 pub mod front;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod handoff;
 pub(crate) mod harness;
 pub mod invocation;

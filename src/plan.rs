@@ -7,6 +7,7 @@
 pub mod asked;
 mod attend;
 mod builtins;
+mod names;
 mod prefix;
 pub mod unwrap;
 
@@ -17,6 +18,7 @@ use serde_json::{Value, json};
 
 use crate::job::How;
 use crate::syntax::literal::{Places, decode, plain};
+use crate::syntax::log::Log;
 use crate::syntax::{self, Background, Dialect, ScopeKind, Script, Span};
 use asked::Asked;
 use attend::Facts;
@@ -26,6 +28,8 @@ use unwrap::Unwrapped;
 
 /// How many strings inside strings are looked through.
 const MAX_LEVELS: usize = 6;
+/// How many words are looked at for what the launcher finds by itself.
+const MAX_PREFIX: usize = 1024;
 /// The function that a rewritten text calls.
 pub(crate) const FUNCTION: &[u8] = b"agent_sh";
 
@@ -40,7 +44,7 @@ pub struct Plan {
     /// Every list that goes to the background, in order, those in looked-through strings included.
     pub spots: Vec<Spot>,
     /// The text (0) and the strings that were looked through; a parent comes before its children.
-    pub(crate) levels: Vec<Level>,
+    pub(crate) levels: Log<Level>,
     /// The text uses the name of our function itself.
     pub(crate) taken: bool,
 }
@@ -137,13 +141,13 @@ pub fn plan(text: &[u8], dialect: Dialect) -> Plan {
         shell: 0,
     });
     let shell = planner.facts.scope(None, ScopeKind::Shell);
-    let script = syntax::scan(text, dialect);
+    let mut script = syntax::scan(text, dialect);
     let mut plan = Plan {
         ok: script.ok,
         why: script.why.map(str::to_owned),
-        amps: script.amps.clone(),
+        amps: std::mem::take(&mut script.amps),
         spots: Vec::new(),
-        levels: Vec::new(),
+        levels: Log::default(),
         taken: false,
     };
     if script.ok {
@@ -167,7 +171,7 @@ pub(crate) struct Candidate {
 
 #[derive(Default)]
 struct Planner {
-    levels: Vec<Level>,
+    levels: Log<Level>,
     spots: Vec<Candidate>,
     facts: Facts,
     taken: bool,
@@ -192,6 +196,7 @@ impl Planner {
             self.facts.function(name, scope, body);
         }
         let mut launched = vec![false; script.simples.len()];
+        self.spots.reserve(script.lists.len());
         for list in &script.lists {
             let form = self.form(level, text, &script, list);
             if let (Form::Insert { .. }, Some(index)) = (form, list.simple()) {
@@ -397,7 +402,8 @@ impl Planner {
             return;
         }
         let script = syntax::scan(&text, dialect);
-        if !script.ok || (shell.is_none() && script.ambiguous) {
+        let too_many = self.spots.len() + script.lists.len() > syntax::MAX_LISTS;
+        if !script.ok || too_many || (shell.is_none() && script.ambiguous) {
             self.glance(scope, &text);
             return;
         }
@@ -434,7 +440,7 @@ impl Words<'_> {
 
     /// What the launcher makes of them, as far as they can be told.
     fn unwrapped(&self) -> Unwrapped {
-        let words: Vec<Vec<u8>> = (0..self.spans.len())
+        let words: Vec<Vec<u8>> = (0..self.spans.len().min(MAX_PREFIX))
             .filter_map(|index| {
                 self.literal(index)
                     .or_else(|| self.raw(index).map(<[u8]>::to_vec))

@@ -39,6 +39,7 @@ pub fn rewrite(text: &[u8], plan: &Plan, dialect: Dialect, launcher: &[u8]) -> O
     }
     let mut insertions: Vec<Vec<Insertion>> = vec![Vec::new(); plan.levels.len()];
     let mut calls = vec![false; plan.levels.len()];
+    let mut total = 0;
     for spot in &spots {
         calls[plan.levels[spot.level].shell] = true;
         let source = match spot.level {
@@ -50,7 +51,15 @@ pub fn rewrite(text: &[u8], plan: &Plan, dialect: Dialect, launcher: &[u8]) -> O
         } else {
             plan.levels[spot.level].dialect
         };
-        insert(spot, source, reader, &mut insertions[spot.level]);
+        let into = &mut insertions[spot.level];
+        let before = into.len();
+        insert(spot, source, reader, into);
+        let new = into[before..].iter().map(|(_, inserted)| inserted.len());
+        total += new.sum::<usize>();
+        // All of it ends up in the text, and nothing makes it shorter.
+        if total > LONGEST {
+            return None;
+        }
     }
     for level in (0..plan.levels.len()).rev() {
         let own = &mut insertions[level];
@@ -60,14 +69,21 @@ pub fn rewrite(text: &[u8], plan: &Plan, dialect: Dialect, launcher: &[u8]) -> O
             let reader = if level == 0 { dialect } else { found.dialect };
             let launcher = calls[level].then_some(launcher);
             let places: Vec<_> = own.iter().map(|(at, text)| (*at, text.len())).collect();
-            own.insert(0, (0, prelude::prelude(reader, launcher, &places)));
+            let prelude = prelude::prelude(reader, launcher, &places);
+            total += prelude.len();
+            own.insert(0, (0, prelude));
+        }
+        if total > LONGEST {
+            return None;
         }
         if level == 0 {
             break;
         }
         for (at, inserted) in std::mem::take(own) {
             let place = found.places.get(at);
-            insertions[found.parent].push((place.at, encode(&inserted, place.quote)));
+            let encoded = encode(&inserted, place.quote);
+            total += encoded.len().saturating_sub(inserted.len());
+            insertions[found.parent].push((place.at, encoded));
         }
     }
     let out = apply(text, std::mem::take(&mut insertions[0]));
@@ -82,7 +98,7 @@ pub fn original(text: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(rest.len());
     let mut from = 0;
     for (at, length) in places {
-        let upto = from + at.checked_sub(out.len())?;
+        let upto = at.checked_sub(out.len())?.checked_add(from)?;
         out.extend_from_slice(rest.get(from..upto)?);
         from = upto.checked_add(length)?;
     }

@@ -2,20 +2,34 @@
 
 use std::collections::HashMap;
 
+use super::names::{Callers, Defined, Named, Names};
 use super::{Candidate, Spot};
 use crate::job::How;
 use crate::syntax::ScopeKind;
+use crate::syntax::log::Log;
 
+/// There may be one for every two bytes of a text, so numbers are short here.
 struct Scope {
-    parent: Option<usize>,
+    /// `u32::MAX` if there is none.
+    parent: u32,
+    /// One more than the place of the last `wait` or `fg`; 0 if there is none.
+    last_wait: u32,
     kind: ScopeKind,
-    /// The last `wait` or `fg`.
-    last_wait: Option<usize>,
     /// The most explicit prefix of a command in it.
     asked: Option<How>,
     /// Which one the launcher finds by itself.
     found: Option<How>,
     nohup: Option<Nohup>,
+}
+
+impl Scope {
+    fn parent(&self) -> Option<usize> {
+        (self.parent != u32::MAX).then_some(self.parent as usize)
+    }
+}
+
+fn small(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
 }
 
 /// A `nohup` among the commands of a scope.
@@ -35,20 +49,21 @@ struct Disown {
     keeps: bool,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Target {
     Last,
     All,
-    Number(usize),
+    Number(u32),
 }
 
 /// What the commands of a text say.
 #[derive(Default)]
 pub(super) struct Facts {
-    scopes: Vec<Scope>,
+    scopes: Log<Scope>,
     disowns: Vec<Disown>,
-    /// The bodies that each name has had.
-    functions: HashMap<Vec<u8>, Vec<usize>>,
-    calls: Vec<(usize, Vec<u8>, usize)>,
+    names: Names,
+    functions: Log<Named>,
+    calls: Log<Named>,
     /// The text of functions is exported or printed.
     pub(super) leaks_functions: bool,
 }
@@ -56,9 +71,9 @@ pub(super) struct Facts {
 impl Facts {
     pub(super) fn scope(&mut self, parent: Option<usize>, kind: ScopeKind) -> usize {
         self.scopes.push(Scope {
-            parent,
+            parent: parent.map_or(u32::MAX, small),
+            last_wait: 0,
             kind,
-            last_wait: None,
             asked: None,
             found: None,
             nohup: None,
@@ -72,19 +87,21 @@ impl Facts {
     }
 
     pub(super) fn function(&mut self, name: Option<&[u8]>, scope: usize, body: usize) {
-        self.scopes[body].parent = Some(scope);
+        self.scopes[body].parent = small(scope);
         if let Some(name) = name {
-            self.functions.entry(name.to_vec()).or_default().push(body);
+            let named = self.names.add(name, body, 0);
+            self.functions.push(named);
         }
     }
 
     pub(super) fn wait(&mut self, scope: usize, at: usize) {
         let last = &mut self.scopes[scope].last_wait;
-        *last = (*last).max(Some(at));
+        *last = (*last).max(small(at).saturating_add(1));
     }
 
     pub(super) fn call(&mut self, scope: usize, name: &[u8], at: usize) {
-        self.calls.push((scope, name.to_vec(), at));
+        let named = self.names.add(name, scope, at);
+        self.calls.push(named);
     }
 
     pub(super) fn asked(&mut self, scope: usize, how: How) {
@@ -117,6 +134,8 @@ impl Facts {
                     all |= letters.contains(&b'a') || letters.contains(&b'r');
                 }
                 Some([b'%', digits @ ..]) => targets.push(number(digits)),
+                // Once more would change nothing.
+                _ if targets.last() == Some(&Target::Last) => {}
                 _ => targets.push(Target::Last),
             }
         }
@@ -133,47 +152,17 @@ impl Facts {
 
     /// Decides for every candidate.
     pub(super) fn settle(mut self, mut candidates: Vec<Candidate>) -> Vec<Spot> {
-        candidates.sort_by_key(|candidate| (candidate.spot.start, usize::MAX - candidate.op));
-        // A call of a function that waits is a wait. Twice, for a function that calls such a one.
-        for _ in 0..2 {
-            for (scope, name, at) in std::mem::take(&mut self.calls) {
-                if let Some(bodies) = self.functions.get(&name) {
-                    let mut bodies = bodies.iter();
-                    if bodies.any(|body| self.scopes[*body].last_wait.is_some()) {
-                        self.wait(scope, at);
-                    }
-                    self.calls.push((scope, name, at));
-                }
-            }
-        }
+        candidates.sort_unstable_by_key(|candidate| {
+            let Candidate { spot, op, .. } = candidate;
+            (spot.start, usize::MAX - op, spot.level)
+        });
+        let callers = self.resolve_calls();
         let (captured, in_function) = self.inherit();
-        let mut in_scope: HashMap<usize, Vec<usize>> = HashMap::new();
-        for (index, candidate) in candidates.iter().enumerate() {
-            in_scope.entry(candidate.scope).or_default().push(index);
-        }
-        for indices in in_scope.values_mut() {
-            indices.sort_by_key(|index| candidates[*index].op);
-        }
         let mut disowned: Vec<Option<bool>> = candidates
             .iter()
             .map(|candidate| candidate.disowned.then_some(false))
             .collect();
-        for disown in &self.disowns {
-            let Some(all) = in_scope.get(&disown.scope) else {
-                continue;
-            };
-            let before = all.partition_point(|index| candidates[*index].op < disown.at);
-            for target in &disown.targets {
-                let chosen = match target {
-                    Target::All => &all[..before],
-                    Target::Number(nth) if *nth >= 1 && *nth <= before => &all[nth - 1..*nth],
-                    _ => &all[before.saturating_sub(1)..before],
-                };
-                for index in chosen {
-                    disowned[*index] = Some(disown.keeps && disowned[*index] != Some(false));
-                }
-            }
-        }
+        self.disown_all(&candidates, &mut disowned);
         let mut is_job = vec![false; self.scopes.len()];
         for (candidate, disowned) in candidates.iter_mut().zip(&disowned) {
             let spot = &mut candidate.spot;
@@ -186,13 +175,15 @@ impl Facts {
             let scopes = &self.scopes;
             move |scope: usize| scopes[scope].asked == Some(how)
         };
-        let nohup = self.reached(&is_job, false, says(How::Nohup));
-        let setsid = self.reached(&is_job, false, says(How::Setsid));
-        let pipe = self.reached(&is_job, true, |scope| match self.scopes[scope].nohup {
-            Some(Nohup::Runs) => true,
-            // The launcher runs nothing but jobs.
-            Some(Nohup::Taken) => !is_job[scope],
-            None => false,
+        let nohup = self.reached(&callers, &is_job, false, says(How::Nohup));
+        let setsid = self.reached(&callers, &is_job, false, says(How::Setsid));
+        let pipe = self.reached(&callers, &is_job, true, |scope| {
+            match self.scopes[scope].nohup {
+                Some(Nohup::Runs) => true,
+                // The launcher runs nothing but jobs.
+                Some(Nohup::Taken) => !is_job[scope],
+                None => false,
+            }
         });
         let mut spots = Vec::with_capacity(candidates.len());
         for (candidate, disowned) in candidates.into_iter().zip(disowned) {
@@ -214,6 +205,7 @@ impl Facts {
     /// subshells and shells; where somebody reads what it prints, only if `captured` is set.
     fn reached(
         &self,
+        callers: &Callers,
         is_job: &[bool],
         captured: bool,
         is_source: impl Fn(usize) -> bool,
@@ -225,27 +217,80 @@ impl Facts {
         if next.is_empty() {
             return seen;
         }
-        let mut callers: HashMap<usize, Vec<usize>> = HashMap::new();
-        for body in self.functions.values().flatten() {
-            callers.entry(*body).or_default();
-        }
-        for (scope, name, _) in &self.calls {
-            for body in self.functions.get(name).into_iter().flatten() {
-                callers.entry(*body).or_default().push(*scope);
-            }
-        }
+        let mut called = vec![false; callers.names()];
         while let Some(at) = next.pop() {
             if std::mem::replace(&mut seen[at], true) {
                 continue;
             }
             let scope = &self.scopes[at];
-            if let Some(callers) = callers.get(&at) {
-                next.extend(callers);
+            if let Some(name) = callers.name_of(at) {
+                // All bodies of one name have the same callers.
+                if !std::mem::replace(&mut called[name], true) {
+                    next.extend(callers.of(name));
+                }
             } else if !is_job[at] && (captured || scope.kind != ScopeKind::Captured) {
-                next.extend(scope.parent);
+                next.extend(scope.parent());
             }
         }
         seen
+    }
+
+    /// A call of a function that waits is a wait. Twice, for a function that calls such a one.
+    fn resolve_calls(&mut self) -> Callers {
+        let functions = std::mem::take(&mut self.functions);
+        let defined = Defined::new(functions, &self.names);
+        let calls = defined.keep_known(std::mem::take(&mut self.calls), &self.names);
+        let mut waits = vec![false; defined.names()];
+        for (body, name) in defined.bodies() {
+            waits[name] |= self.scopes[body].last_wait > 0;
+        }
+        for _ in 0..2 {
+            for call in &calls {
+                if call.is_idle(&waits) {
+                    continue;
+                }
+                self.wait(call.scope(), call.at());
+                if let Some(name) = defined.name_of(call.scope()) {
+                    waits[name] = true;
+                }
+            }
+        }
+        Callers::new(defined, calls)
+    }
+
+    /// Applies every `disown` to the jobs before it.
+    fn disown_all(&self, candidates: &[Candidate], disowned: &mut [Option<bool>]) {
+        let mut order: Vec<u32> = (0..small(candidates.len())).collect();
+        order.sort_unstable_by_key(|index| {
+            let candidate = &candidates[*index as usize];
+            (candidate.scope, candidate.op)
+        });
+        // How many of a scope's jobs a `disown -a` has reached already, with and without `-h`.
+        let mut reached: HashMap<(usize, bool), usize> = HashMap::new();
+        for disown in &self.disowns {
+            let scope = |index: &u32| candidates[*index as usize].scope;
+            let start = order.partition_point(|index| scope(index) < disown.scope);
+            let end = order.partition_point(|index| scope(index) <= disown.scope);
+            let all = &order[start..end];
+            let before = all.partition_point(|index| candidates[*index as usize].op < disown.at);
+            for target in &disown.targets {
+                let chosen = match target {
+                    Target::All => {
+                        let reached = reached.entry((disown.scope, disown.keeps)).or_default();
+                        let from = std::mem::replace(reached, before.max(*reached));
+                        all.get(from..before).unwrap_or_default()
+                    }
+                    Target::Number(nth) if *nth >= 1 && *nth as usize <= before => {
+                        &all[*nth as usize - 1..*nth as usize]
+                    }
+                    _ => &all[before.saturating_sub(1)..before],
+                };
+                for index in chosen {
+                    let disowned = &mut disowned[*index as usize];
+                    *disowned = Some(disown.keeps && *disowned != Some(false));
+                }
+            }
+        }
     }
 
     /// For every scope, whether somebody reads its output, and whether it is in a function.
@@ -257,11 +302,11 @@ impl Facts {
             let mut at = Some(scope);
             while let Some(here) = at.filter(|here| captured[*here].is_none()) {
                 path.push(here);
-                at = self.scopes[here].parent;
+                at = self.scopes[here].parent();
             }
             while let Some(here) = path.pop() {
                 let found = &self.scopes[here];
-                let above = found.parent;
+                let above = found.parent();
                 let inherited = above.is_some_and(|above| captured[above] == Some(true));
                 captured[here] = Some(
                     inherited || matches!(found.kind, ScopeKind::Captured | ScopeKind::Segment),
@@ -280,10 +325,10 @@ impl Facts {
         let mut scope = scope;
         loop {
             let found = &self.scopes[scope];
-            if found.last_wait.is_some_and(|last| last > at) {
+            if found.last_wait as usize > at.saturating_add(1) {
                 return true;
             }
-            match found.parent {
+            match found.parent() {
                 Some(parent) if found.kind == ScopeKind::Function => scope = parent,
                 _ => return false,
             }

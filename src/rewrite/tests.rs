@@ -233,6 +233,7 @@ fn a_rewritten_text_tells_what_it_was() {
         "a &",
         "agent_sh() { :; }; a &",
         "agent_sh() { case $3 in @9,9.9)",
+        "agent_sh() { case $3 in @0,0.18446744073709551615,1.0)",
     ] {
         assert_eq!(super::original(text.as_bytes()), None, "{text}");
     }

@@ -395,11 +395,7 @@ impl Scanner<'_> {
         let index = self.found.simples.len();
         // Of a backquoted text nothing but the lists is asked for.
         if self.backquotes == 0 {
-            for at in open..self.found.open_words.len() {
-                let word = self.found.open_words[at];
-                self.found.words.push(word);
-            }
-            self.found.open_words.truncate(open);
+            self.found.close_words(open);
             self.found.simples.push(Simple {
                 start: small(start),
                 scope: self.at.scope,

@@ -33,6 +33,10 @@ const MAX_DEPTH: u32 = 150;
 /// The longest text. Offsets in it take four bytes, and one bit is used otherwise.
 const MAX_TEXT: usize = 1 << 30;
 
+/// How many background lists a text may have. The longest text that Linux passes to a shell holds
+/// fewer, and what cannot be passed cannot be rewritten. The plan keeps some hundred bytes for each.
+pub(crate) const MAX_LISTS: usize = 1 << 16;
+
 /// Which grammar a text is read by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
@@ -306,7 +310,7 @@ pub fn scan(text: &[u8], dialect: Dialect) -> Script {
     }
     let mut scanner = Scanner::new(text, dialect);
     let result = scanner.script();
-    let steps = scanner.steps.get().taken;
+    let steps = scanner.steps.get();
     let found = scanner.found;
     let mut out = Script {
         ok: result.is_ok(),
@@ -345,8 +349,13 @@ impl Scanner<'_> {
 
     /// The byte at the cursor, after any line continuation there.
     fn cur(&mut self) -> Option<u8> {
-        self.at.pos = self.skip_continuations(self.at.pos);
-        self.raw(self.at.pos)
+        match self.raw(self.at.pos) {
+            Some(b'\\') => {
+                self.at.pos = self.skip_continuations(self.at.pos);
+                self.raw(self.at.pos)
+            }
+            byte => byte,
+        }
     }
 
     /// The byte after the one at the cursor, with line continuations left out.

@@ -7,14 +7,11 @@
 use std::cell::Cell;
 
 use super::{
-    Background, Dialect, Function, MAX_DEPTH, Parse, Scope, ScopeKind, Simple, Span, Stop, small,
+    Background, Dialect, Function, MAX_DEPTH, MAX_LISTS, Parse, Scope, ScopeKind, Simple, Span,
+    Stop, small,
 };
 use crate::syntax::log::Log;
 
-/// How many background lists a text may have. The longest text that Linux passes to a shell holds
-/// fewer, and what cannot be passed cannot be rewritten. The plan keeps some two hundred bytes for
-/// each one.
-const MAX_LISTS: usize = 1 << 16;
 /// How many bytes may be looked at for each byte of the text. What people write takes 3 to 10; nested
 /// ambiguities such as `$((` could take exponential time.
 const STEPS: u64 = 64;
@@ -75,6 +72,14 @@ struct Lengths {
 }
 
 impl Found {
+    /// The open words from `from` on are those of a command that has been read.
+    pub(super) fn close_words(&mut self, from: usize) {
+        for at in from..self.open_words.len() {
+            self.words.push(self.open_words[at]);
+        }
+        self.open_words.truncate(from);
+    }
+
     // Both functions take the value apart: with a field more, they do not compile.
     fn lengths(&self) -> Lengths {
         let Self {
@@ -128,13 +133,6 @@ pub(super) struct Mark {
     lengths: Lengths,
 }
 
-/// How many bytes were looked at, here and in the scanners of backquoted texts within.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Steps {
-    pub(super) taken: u64,
-    limit: u64,
-}
-
 pub(super) struct Scanner<'a> {
     pub(super) text: &'a [u8],
     pub(super) dialect: Dialect,
@@ -142,7 +140,9 @@ pub(super) struct Scanner<'a> {
     pub(super) backquotes: u32,
     pub(super) at: State,
     pub(super) found: Found,
-    pub(super) steps: Cell<Steps>,
+    /// How many bytes were looked at, here and in the scanners of backquoted texts within.
+    pub(super) steps: Cell<u64>,
+    most_steps: u64,
     /// Whether the text speaks of extglob, once somebody has looked.
     pub(super) extglob: Option<bool>,
     /// Where `peek_word` puts a word: no reserved one is longer.
@@ -151,25 +151,21 @@ pub(super) struct Scanner<'a> {
 
 impl<'a> Scanner<'a> {
     pub(super) fn new(text: &'a [u8], dialect: Dialect) -> Self {
-        let steps = Steps {
-            taken: 0,
-            limit: STEPS * text.len() as u64 + 4096,
-        };
-        Self::within(text, dialect, 0, 0, steps)
+        Self::within(text, dialect, STEPS * text.len() as u64 + 4096)
     }
 
-    fn within(text: &'a [u8], dialect: Dialect, backquotes: u32, depth: u32, steps: Steps) -> Self {
+    fn within(text: &'a [u8], dialect: Dialect, most_steps: u64) -> Self {
         let mut found = Found::default();
         found.scopes.push(Scope::new(None, ScopeKind::Shell));
         Self {
             text,
             dialect,
-            backquotes,
+            backquotes: 0,
             at: State {
                 pos: 0,
                 end: text.len(),
                 last_end: 0,
-                depth,
+                depth: 0,
                 scope: 0,
                 pending: None,
                 in_braces: false,
@@ -177,7 +173,8 @@ impl<'a> Scanner<'a> {
                 ambiguous: false,
             },
             found,
-            steps: Cell::new(steps),
+            steps: Cell::new(0),
+            most_steps,
             extglob: None,
             peeked: [0; 10],
         }
@@ -185,19 +182,15 @@ impl<'a> Scanner<'a> {
 
     /// A scanner for a backquoted text. It has no more steps than this one has left.
     pub(super) fn for_backquoted<'b>(&self, text: &'b [u8]) -> Scanner<'b> {
-        Scanner::within(
-            text,
-            self.dialect,
-            self.backquotes + 1,
-            self.at.depth,
-            self.steps.get(),
-        )
+        let mut scanner = Scanner::within(text, self.dialect, self.most_steps);
+        scanner.backquotes = self.backquotes + 1;
+        scanner.at.depth = self.at.depth;
+        scanner.steps.set(self.steps.get());
+        scanner
     }
 
     pub(super) fn spend(&self, bytes: usize) {
-        let mut steps = self.steps.get();
-        steps.taken = steps.taken.saturating_add(bytes as u64);
-        self.steps.set(steps);
+        self.steps.set(self.steps.get().wrapping_add(bytes as u64));
     }
 
     pub(super) fn enter(&mut self) -> Parse<()> {
@@ -205,8 +198,7 @@ impl<'a> Scanner<'a> {
         if self.at.depth > MAX_DEPTH {
             return Err(Stop::Refuse("nested too deeply"));
         }
-        let steps = self.steps.get();
-        if steps.taken > steps.limit {
+        if self.steps.get() > self.most_steps {
             return Err(Stop::Refuse("too many ambiguous brackets"));
         }
         Ok(())

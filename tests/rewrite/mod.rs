@@ -14,6 +14,7 @@ use agent_sh::plan::plan;
 use agent_sh::rewrite::rewrite;
 use agent_sh::syntax::Dialect;
 
+mod hostile;
 mod texts;
 
 const SHELLS: [(&str, Dialect); 3] = [
