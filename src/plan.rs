@@ -7,6 +7,7 @@
 pub mod asked;
 mod attend;
 mod builtins;
+mod hazards;
 mod prefix;
 pub mod unwrap;
 
@@ -41,8 +42,9 @@ pub struct Plan {
     pub spots: Vec<Spot>,
     /// The text (0) and the strings that were looked through; a parent comes before its children.
     pub(crate) levels: Vec<Level>,
-    /// The text uses the name of our function itself.
-    pub(crate) taken: bool,
+    /// The text was understood, but our function would not work in its shell; `why` says what is in
+    /// the way.
+    pub(crate) is_hazardous: bool,
 }
 
 /// One list in the background.
@@ -56,6 +58,8 @@ pub struct Spot {
     pub attended: bool,
     /// A `nohup` in it finds its output as it was, so that must not be a terminal.
     pub pipe: bool,
+    /// The command's own redirections say what its stdin is.
+    pub(crate) stdin: bool,
     /// The launcher sees from the command's own words how it was asked for.
     pub(crate) is_plain: bool,
     /// It is a job, but an insertion would break it; the reaper net will find it.
@@ -71,8 +75,9 @@ impl Spot {
     #[must_use]
     pub fn asked(&self) -> Asked {
         Asked {
-            how: self.how,
             pipe: self.pipe,
+            stdin: self.stdin,
+            ..Asked::plain(self.how)
         }
     }
 }
@@ -144,13 +149,14 @@ pub fn plan(text: &[u8], dialect: Dialect) -> Plan {
         amps: script.amps.clone(),
         spots: Vec::new(),
         levels: Vec::new(),
-        taken: false,
+        is_hazardous: false,
     };
     if script.ok {
         planner.read(0, text, &script, shell);
         plan.spots = planner.facts.settle(planner.spots);
         plan.levels = planner.levels;
-        plan.taken = planner.taken;
+        plan.is_hazardous = planner.hazard.is_some();
+        plan.why = planner.hazard.map(str::to_owned);
     }
     plan
 }
@@ -163,6 +169,8 @@ pub(crate) struct Candidate {
     scope: usize,
     inner: usize,
     disowned: bool,
+    /// No job is started at all.
+    is_native: bool,
 }
 
 #[derive(Default)]
@@ -170,7 +178,7 @@ struct Planner {
     levels: Vec<Level>,
     spots: Vec<Candidate>,
     facts: Facts,
-    taken: bool,
+    hazard: Option<&'static str>,
 }
 
 impl Planner {
@@ -186,7 +194,9 @@ impl Planner {
         }
         for function in &script.functions {
             let name = function.name.map(|span| &text[span.start..span.end]);
-            self.taken |= name == Some(FUNCTION);
+            let dialect = self.levels[level].dialect;
+            let hazard = name.and_then(|name| hazards::function(name, dialect));
+            self.hazard = self.hazard.or(hazard);
             self.facts
                 .function(name, scopes[function.scope], scopes[function.body]);
         }
@@ -196,6 +206,14 @@ impl Planner {
             if let (Form::Insert { .. }, Some(index)) = (form, list.simple) {
                 launched[index] = true;
             }
+            let first = list
+                .simple
+                .and_then(|index| script.simples[index].words.first())
+                .and_then(|word| decode(text, *word, self.levels[level].dialect));
+            let first = first.as_ref().map(|word| word.bytes.as_slice());
+            // `%1 &` is `bg %1`.
+            let is_native = first.is_some_and(|word| word.starts_with(b"%"))
+                && self.levels[level].dialect != Dialect::Posix;
             self.spots.push(Candidate {
                 spot: Spot {
                     start: self.outer(level, list.span.start),
@@ -203,8 +221,12 @@ impl Planner {
                     how: How::Ampersand,
                     attended: false,
                     pipe: false,
+                    stdin: list
+                        .simple
+                        .is_some_and(|index| redirects_stdin(text, &script.simples[index])),
                     is_plain: false,
-                    untouchable: false,
+                    // A subshell forgets the traps that it could tell of as soon as it does anything.
+                    untouchable: first == Some(b"trap"),
                     level,
                     local: Span {
                         start: list.body,
@@ -216,6 +238,7 @@ impl Planner {
                 scope: scopes[list.scope],
                 inner: scopes[list.inner],
                 disowned: list.disowned,
+                is_native,
             });
         }
         for (simple, launched) in script.simples.iter().zip(launched) {
@@ -242,14 +265,20 @@ impl Planner {
         };
         let at = word.start;
         if let Some(name) = plain(text, *word) {
-            if is_builtin(name, dialect) || name.starts_with(b"%") {
+            let only_arguments = takes_arguments_only(name);
+            if is_builtin(name, dialect) || (only_arguments && !recalls(text, simple)) {
                 return Form::Wrap;
             }
-            let literal = !name.starts_with(b"-") && !takes_arguments_only(name);
+            let literal = !name.starts_with(b"-") && !only_arguments;
             return Form::Insert { at, literal };
         }
         match decode(text, *word, dialect) {
-            Some(word) if is_builtin(&word.bytes, dialect) => Form::Wrap,
+            Some(word)
+                if is_builtin(&word.bytes, dialect)
+                    || (takes_arguments_only(&word.bytes) && !recalls(text, simple)) =>
+            {
+                Form::Wrap
+            }
             _ => Form::Insert { at, literal: false },
         }
     }
@@ -265,7 +294,9 @@ impl Planner {
             return;
         };
         let at = self.outer(level, simple.span.start);
-        self.taken |= first.bytes == FUNCTION;
+        if first.bytes == FUNCTION {
+            self.hazard = hazards::function(FUNCTION, dialect);
+        }
         let words = Words {
             text,
             spans: &simple.words,
@@ -290,6 +321,8 @@ impl Planner {
         let Some(name) = words.literal(prefix.rest) else {
             return;
         };
+        let hazard = hazards::command(&name, &words.rest(prefix.rest + 1), dialect);
+        self.hazard = self.hazard.or(hazard);
         match name.as_slice() {
             b"wait" | b"fg" => self.facts.wait(scope, at),
             b"disown" => self.facts.disown(scope, at, &words.rest(prefix.rest + 1)),
@@ -404,6 +437,32 @@ impl Planner {
         self.read(level, &text, &script, scope);
         self.levels[level].text = text;
     }
+}
+
+/// Whether the words of a command speak of the command before it: `$?`, `$_`.
+fn recalls(text: &[u8], simple: &Simple) -> bool {
+    let words = simple.words.iter().chain(&simple.assignments);
+    let mut raw = words.map(|span| &text[span.start..span.end]);
+    raw.any(|word| {
+        let speaks = |marks: &[u8]| memchr::memmem::find(word, marks).is_some();
+        [&b"$?"[..], b"${?", b"$_", b"${_", b"status", b"STATUS"]
+            .into_iter()
+            .any(speaks)
+    })
+}
+
+/// Whether a simple command says itself where its stdin comes from, other than by a here-document: that
+/// is never anybody else's.
+pub(crate) fn redirects_stdin(text: &[u8], simple: &Simple) -> bool {
+    let mut redirections = simple.redirections.iter();
+    redirections.any(|(span, is_heredoc)| {
+        let redirection = &text[span.start..span.end];
+        let digits = redirection.iter().take_while(|byte| byte.is_ascii_digit());
+        let digits = digits.count();
+        let (number, operator) = redirection.split_at(digits);
+        let reads = operator.starts_with(b"<") && !operator.starts_with(b"<<");
+        !is_heredoc && (if number.is_empty() { reads } else { number.iter().all(|digit| *digit == b'0') })
+    })
 }
 
 /// The words of a simple command.

@@ -1,0 +1,107 @@
+//! What a text can do to its shell so that our function would no longer work in it: such a text stays as
+//! it is. The function calls the shell's own commands by a way that no function or alias of theirs names
+//! reaches, so this is little: that way itself, and what takes the commands away.
+
+use super::FUNCTION;
+use crate::syntax::Dialect;
+
+type Arguments<'a> = &'a [Option<Vec<u8>>];
+
+/// Words of the grammar. Where one of them is an alias, a text that is read later means something else.
+const GRAMMAR: &[&[u8]] = &[
+    b"!", b"[[", b"]]", b"case", b"do", b"done", b"elif", b"else", b"esac", b"fi", b"for", b"function",
+    b"if", b"in", b"then", b"until", b"while", b"{", b"}",
+];
+
+/// Why a function of that name is in the way.
+pub(super) fn function(name: &[u8], dialect: Dialect) -> Option<&'static str> {
+    match (name, dialect) {
+        (b"builtin", Dialect::Bash | Dialect::Zsh) | (b"command", Dialect::Posix) => {
+            Some("it redefines a command of the shell that jobs need")
+        }
+        _ if name == FUNCTION => Some("it uses the name of the function that starts jobs"),
+        _ => None,
+    }
+}
+
+/// Why a command is in the way. Arguments that are not literal are `None`.
+pub(super) fn command(
+    name: &[u8],
+    arguments: Arguments<'_>,
+    dialect: Dialect,
+) -> Option<&'static str> {
+    let literal = || arguments.iter().flatten().map(Vec::as_slice);
+    // Not literal, it may be anything.
+    let has_option = |letter: u8| {
+        arguments.iter().any(|argument| {
+            argument
+                .as_deref()
+                .is_none_or(|word| is_option(word) && word.contains(&letter))
+        })
+    };
+    if literal().any(|word| word == FUNCTION) && !matches!(name, b"echo" | b"printf") {
+        return Some("it uses the name of the function that starts jobs");
+    }
+    match (name, dialect) {
+        (b"enable", Dialect::Bash) if has_option(b'n') || has_option(b'd') => {
+            Some("it takes commands of the shell away")
+        }
+        (b"disable", Dialect::Zsh) => Some("it takes commands of the shell away"),
+        (b"unset" | b"typeset" | b"declare", Dialect::Bash | Dialect::Zsh)
+            if literal().any(|word| is_option(word) && word.contains(&b'f'))
+                && arguments.iter().any(Option::is_none) =>
+        {
+            Some("it takes functions away")
+        }
+        (b"unfunction" | b"unhash", Dialect::Zsh)
+            if has_option(b'm') || arguments.iter().any(Option::is_none) =>
+        {
+            Some("it takes functions away")
+        }
+        (b"set", Dialect::Bash | Dialect::Zsh) if restricts(arguments) => {
+            Some("it restricts the shell")
+        }
+        (b"setopt" | b"emulate", Dialect::Zsh) => literal()
+            .map(option_name)
+            .any(|name| name == b"restricted" || name == b"csh")
+            .then_some("it changes the shell's grammar or rights"),
+        (b"alias", _) => {
+            let bad = |word: &[u8]| {
+                let name = word.split(|&byte| byte == b'=').next().unwrap_or(word);
+                word.contains(&b'=') && (GRAMMAR.contains(&name) || name == FUNCTION)
+            };
+            let is_global = dialect == Dialect::Zsh
+                && literal().any(|word| is_option(word) && word.contains(&b'g'));
+            (is_global || literal().any(bad)).then_some("it changes the shell's grammar")
+        }
+        _ => None,
+    }
+}
+
+fn is_option(word: &[u8]) -> bool {
+    word.len() > 1 && matches!(word[0], b'-' | b'+')
+}
+
+/// Whether these arguments of `set` restrict the shell, or might.
+fn restricts(arguments: Arguments<'_>) -> bool {
+    for argument in arguments {
+        let Some(word) = argument.as_deref() else {
+            return false;
+        };
+        match word {
+            b"--" | b"-" => return false,
+            b"restricted" => return true,
+            [b'-', letters @ ..] if letters.contains(&b'r') => return true,
+            [b'-' | b'+', ..] => {}
+            // What `-o` names, or the first of the shell's arguments.
+            _ => {}
+        }
+    }
+    false
+}
+
+/// The name of an option as zsh compares it.
+fn option_name(word: &[u8]) -> Vec<u8> {
+    let letters = word.iter().filter(|byte| **byte != b'_');
+    letters.map(u8::to_ascii_lowercase).collect()
+}
