@@ -187,13 +187,15 @@ fn start(
 }
 
 /// `@agent-sh-adopt ASKED PREFIX WORD…`: registers the calling subshell and prints what it has to do.
-/// PREFIX is what makes the shell's own commands out of names: `@builtin`, or `@` where that is no word.
+/// PREFIX says which word keeps functions from standing in for the shell's own commands: `@builtin`,
+/// `@command`, or none (`@`).
 pub fn adopt(words: &[OsString], supervisor: Option<Address>) -> u8 {
     let Some((asked, words)) = words.split_first() else {
         return 125;
     };
     let (prefix, words) = match words.split_first() {
         Some((word, rest)) if word == "@builtin" => ("\\builtin \\", rest),
+        Some((word, rest)) if word == "@command" => ("\\command \\", rest),
         Some((word, rest)) if word == "@" => ("\\", rest),
         _ => ("", words),
     };
@@ -237,8 +239,13 @@ pub fn adopt(words: &[OsString], supervisor: Option<Address>) -> u8 {
     if answer.hangups {
         add("trap '' HUP");
     }
-    for entry in handoff::job_environment(&answer.id, answer.tty) {
-        add(&format!("export {}", String::from_utf8_lossy(&entry)));
+    // A variable that cannot be set is left as it is, without a word and without the shell's end.
+    let variables = handoff::job_environment(&answer.id, answer.tty);
+    if !variables.is_empty() {
+        let variables = variables.join(&b' ');
+        let word = if prefix == "\\" { "\\command \\" } else { prefix };
+        let line = format!("{word}export {} 2>/dev/null\n", String::from_utf8_lossy(&variables));
+        script.push_str(&line);
     }
     drop(std::io::stdout().write_all(script.as_bytes()));
     0

@@ -161,6 +161,21 @@ pub fn plan(text: &[u8], dialect: Dialect) -> Plan {
     plan
 }
 
+/// Whether a shell that is called with these words, up to its text, has our function work in it.
+pub fn may_be_rewritten<'a>(
+    mut words: impl Iterator<Item = &'a [u8]>,
+    dialect: Dialect,
+) -> bool {
+    let name = words.next().map(prefix::base).unwrap_or_default();
+    let name = name.strip_prefix(b"-").unwrap_or(name);
+    let is_restricted = match dialect {
+        Dialect::Bash => name == b"rbash",
+        Dialect::Zsh => name.starts_with(b"r"),
+        Dialect::Posix => false,
+    };
+    !is_restricted && hazards::options(words, dialect).is_none()
+}
+
 /// A spot before it is known who waits for it.
 #[derive(Debug)]
 pub(crate) struct Candidate {
@@ -199,6 +214,13 @@ impl Planner {
             self.hazard = self.hazard.or(hazard);
             self.facts
                 .function(name, scopes[function.scope], scopes[function.body]);
+        }
+        let sets_functions = |simple: &Simple| {
+            let mut values = simple.assignments.iter();
+            values.any(|span| text[span.start..span.end].starts_with(b"functions["))
+        };
+        if self.levels[level].dialect == Dialect::Zsh && script.simples.iter().any(sets_functions) {
+            self.hazard = Some("it defines functions by another name");
         }
         let mut launched = vec![false; script.simples.len()];
         for list in &script.lists {
@@ -264,7 +286,9 @@ impl Planner {
             return Form::Wrap;
         };
         let at = word.start;
-        if let Some(name) = plain(text, *word) {
+        // `[` is a pattern's beginning, too, and so not plain.
+        let bracket = Some(&b"["[..]).filter(|name| &text[word.start..word.end] == *name);
+        if let Some(name) = plain(text, *word).or(bracket) {
             let only_arguments = takes_arguments_only(name);
             if is_builtin(name, dialect) || (only_arguments && !recalls(text, simple)) {
                 return Form::Wrap;

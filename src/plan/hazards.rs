@@ -16,7 +16,8 @@ const GRAMMAR: &[&[u8]] = &[
 /// Why a function of that name is in the way.
 pub(super) fn function(name: &[u8], dialect: Dialect) -> Option<&'static str> {
     match (name, dialect) {
-        (b"builtin", Dialect::Bash | Dialect::Zsh) | (b"command", Dialect::Posix) => {
+        (b"builtin", Dialect::Bash | Dialect::Zsh)
+        | (b"command", Dialect::Bash | Dialect::Posix) => {
             Some("it redefines a command of the shell that jobs need")
         }
         _ if name == FUNCTION => Some("it uses the name of the function that starts jobs"),
@@ -58,13 +59,11 @@ pub(super) fn command(
         {
             Some("it takes functions away")
         }
-        (b"set", Dialect::Bash | Dialect::Zsh) if restricts(arguments) => {
-            Some("it restricts the shell")
-        }
+        (b"set", _) => options(literal(), dialect),
         (b"setopt" | b"emulate", Dialect::Zsh) => literal()
             .map(option_name)
-            .any(|name| name == b"restricted" || name == b"csh")
-            .then_some("it changes the shell's grammar or rights"),
+            .any(|name| OPTIONS.contains(&name.as_slice()) || name == b"csh")
+            .then_some(CHANGED),
         (b"alias", _) => {
             let bad = |word: &[u8]| {
                 let name = word.split(|&byte| byte == b'=').next().unwrap_or(word);
@@ -82,23 +81,32 @@ fn is_option(word: &[u8]) -> bool {
     word.len() > 1 && matches!(word[0], b'-' | b'+')
 }
 
-/// Whether these arguments of `set` restrict the shell, or might.
-fn restricts(arguments: Arguments<'_>) -> bool {
-    for argument in arguments {
-        let Some(word) = argument.as_deref() else {
-            return false;
-        };
-        match word {
-            b"--" | b"-" => return false,
-            b"restricted" => return true,
-            [b'-', letters @ ..] if letters.contains(&b'r') => return true,
-            [b'-' | b'+', ..] => {}
-            // What `-o` names, or the first of the shell's arguments.
-            _ => {}
-        }
-    }
-    false
+/// Why options of `set`, or of a shell's call, are in the way: a restricted shell has no `exec`, one that
+/// prints what it reads would print our function, and one that takes assignments from behind a command
+/// has no `export`.
+pub(super) fn options<'a>(
+    words: impl Iterator<Item = &'a [u8]>,
+    dialect: Dialect,
+) -> Option<&'static str> {
+    let letters: &[u8] = match dialect {
+        Dialect::Bash => b"rvk",
+        Dialect::Zsh => b"rv",
+        Dialect::Posix => b"v",
+    };
+    let mut words = words.take_while(|word| !matches!(*word, b"--" | b"-"));
+    words
+        .any(|word| match word {
+            [b'-', b'-', name @ ..] => OPTIONS.contains(&name),
+            [b'-', given @ ..] => given.iter().any(|letter| letters.contains(letter)),
+            // What `-o` names.
+            name => OPTIONS.contains(&option_name(name).as_slice()),
+        })
+        .then_some(CHANGED)
 }
+
+/// The same by name.
+const OPTIONS: &[&[u8]] = &[b"restricted", b"verbose", b"keyword"];
+const CHANGED: &str = "it changes the shell's grammar or rights";
 
 /// The name of an option as zsh compares it.
 fn option_name(word: &[u8]) -> Vec<u8> {

@@ -69,10 +69,12 @@ pub(super) struct Reader<'a> {
 pub(super) fn prelude(reader: &Reader<'_>, launcher: Option<&[u8]>, places: &[Place]) -> Vec<u8> {
     let quoted = single_quote(launcher.unwrap_or_default());
     // No function or alias of these names comes between: a quoted word is no alias, and functions are
-    // not looked for behind `builtin`. dash takes no function with the name of a special builtin.
+    // not looked for behind `builtin`. dash takes no function with the name of a special builtin. What
+    // the launcher prints for `eval` redirects by `exec`, which in bash lasts only behind `command`.
     let (own, how) = match reader.dialect {
+        Dialect::Bash => ("\\builtin ", "@command"),
+        Dialect::Zsh => ("\\builtin ", "@builtin"),
         Dialect::Posix => ("\\", "@"),
-        Dialect::Bash | Dialect::Zsh => ("\\builtin ", "@builtin"),
     };
     let place = match reader.dialect {
         Dialect::Bash => BASH_PLACE,
