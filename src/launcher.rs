@@ -243,8 +243,15 @@ pub fn adopt(words: &[OsString], supervisor: Option<Address>) -> u8 {
     let variables = handoff::job_environment(&answer.id, answer.tty);
     if !variables.is_empty() {
         let variables = variables.join(&b' ');
-        let word = if prefix == "\\" { "\\command \\" } else { prefix };
-        let line = format!("{word}export {} 2>/dev/null\n", String::from_utf8_lossy(&variables));
+        let word = if prefix == "\\" {
+            "\\command \\"
+        } else {
+            prefix
+        };
+        let line = format!(
+            "{word}export {} 2>/dev/null\n",
+            String::from_utf8_lossy(&variables)
+        );
         script.push_str(&line);
     }
     drop(std::io::stdout().write_all(script.as_bytes()));

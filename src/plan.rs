@@ -162,10 +162,7 @@ pub fn plan(text: &[u8], dialect: Dialect) -> Plan {
 }
 
 /// Whether a shell that is called with these words, up to its text, has our function work in it.
-pub fn may_be_rewritten<'a>(
-    mut words: impl Iterator<Item = &'a [u8]>,
-    dialect: Dialect,
-) -> bool {
+pub fn may_be_rewritten<'a>(mut words: impl Iterator<Item = &'a [u8]>, dialect: Dialect) -> bool {
     let name = words.next().map(prefix::base).unwrap_or_default();
     let name = name.strip_prefix(b"-").unwrap_or(name);
     let is_restricted = match dialect {
@@ -485,7 +482,12 @@ pub(crate) fn redirects_stdin(text: &[u8], simple: &Simple) -> bool {
         let digits = digits.count();
         let (number, operator) = redirection.split_at(digits);
         let reads = operator.starts_with(b"<") && !operator.starts_with(b"<<");
-        !is_heredoc && (if number.is_empty() { reads } else { number.iter().all(|digit| *digit == b'0') })
+        !is_heredoc
+            && (if number.is_empty() {
+                reads
+            } else {
+                number.iter().all(|digit| *digit == b'0')
+            })
     })
 }
 

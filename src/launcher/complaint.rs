@@ -110,10 +110,23 @@ mod tests {
 
     #[test]
     fn places_are_read_or_are_none() {
-        let read = |word: &str| Place::read(OsStr::new(word), Some(Line { number: 7, in_eval: true }));
+        let read = |word: &str| {
+            Place::read(
+                OsStr::new(word),
+                Some(Line {
+                    number: 7,
+                    in_eval: true,
+                }),
+            )
+        };
         let place = |shell, name: &str, line, in_eval| {
             let name = OsString::from(name);
-            Some(Place { shell, name, line, in_eval })
+            Some(Place {
+                shell,
+                name,
+                line,
+                in_eval,
+            })
         };
         assert_eq!(read("@bash:a:b:3"), place("bash", "a:b", 3, false));
         assert_eq!(read("@zsh::0"), place("zsh", "", 0, false));

@@ -101,7 +101,13 @@ mod tests {
                 }
             }
         }
-        for nonsense in ["nonsense", "", "+", "ampersand+line+line99999999999999999999", "\u{fe}"] {
+        for nonsense in [
+            "nonsense",
+            "",
+            "+",
+            "ampersand+line+line99999999999999999999",
+            "\u{fe}",
+        ] {
             assert!(Asked::read(nonsense.as_bytes()).is_plain(), "{nonsense}");
         }
         assert!(Asked::read(b"\xff+pipe").is_plain());

@@ -9,8 +9,25 @@ type Arguments<'a> = &'a [Option<Vec<u8>>];
 
 /// Words of the grammar. Where one of them is an alias, a text that is read later means something else.
 const GRAMMAR: &[&[u8]] = &[
-    b"!", b"[[", b"]]", b"case", b"do", b"done", b"elif", b"else", b"esac", b"fi", b"for", b"function",
-    b"if", b"in", b"then", b"until", b"while", b"{", b"}",
+    b"!",
+    b"[[",
+    b"]]",
+    b"case",
+    b"do",
+    b"done",
+    b"elif",
+    b"else",
+    b"esac",
+    b"fi",
+    b"for",
+    b"function",
+    b"if",
+    b"in",
+    b"then",
+    b"until",
+    b"while",
+    b"{",
+    b"}",
 ];
 
 /// Why a function of that name is in the way.

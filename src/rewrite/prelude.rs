@@ -44,7 +44,8 @@ const POSIX: &str = r#"case $4$(case $4 in -) \command unalias -a;; esac; \comma
 /// Where a command stands, as the launcher is told it (`launcher::complaint`), in the fourth parameter. A
 /// shell begins its messages with the name of its text; inside a function bash does with the file of that
 /// function, and zsh with the function.
-const BASH_PLACE: &str = r#"@B@set -- "$1" "$2" "$3" "@N@:${BASH_SOURCE[1]:-$0}:${BASH_LINENO[0]}" "${@:5}""#;
+const BASH_PLACE: &str =
+    r#"@B@set -- "$1" "$2" "$3" "@N@:${BASH_SOURCE[1]:-$0}:${BASH_LINENO[0]}" "${@:5}""#;
 const ZSH_PLACE: &str = r#"if [[ ${#funcstack} -gt 1 ]]; then @B@set -- "$1" "$2" "$3" "@N@:${functrace[@]:0:1}" "${@:5}"; else @B@set -- "$1" "$2" "$3" "@N@:${ZSH_SCRIPT:-zsh}:${${functrace[@]:0:1}##*:}" "${@:5}"; fi"#;
 
 /// Where the insertions are told: `@`, how long the prelude is from the `)` on, and for each one

@@ -121,14 +121,22 @@ fn insertions() {
         ),
         // The text says where stdin comes from.
         (Bash, "a <f &", "P;agent_sh -w ampersand+stdin a <f &"),
-        (Bash, "a 0<&3 >g &", "P;agent_sh -w ampersand+stdin a 0<&3 >g &"),
+        (
+            Bash,
+            "a 0<&3 >g &",
+            "P;agent_sh -w ampersand+stdin a 0<&3 >g &",
+        ),
         (Bash, "a 3<f <<<x &", "P;agent_sh a 3<f <<<x &"),
         (
             Bash,
             "{ a; } <f &",
             "P;{ agent_sh -a ampersand+stdin '{ a; } <f';  a; } <f &",
         ),
-        (Bash, "a <f | b &", "P;{ agent_sh -c 'a <f | b'; a <f | b; } &"),
+        (
+            Bash,
+            "a <f | b &",
+            "P;{ agent_sh -c 'a <f | b'; a <f | b; } &",
+        ),
         (
             Bash,
             "a <&0 | b &",
@@ -142,7 +150,11 @@ fn insertions() {
             "P;eval 'agent_sh -w ampersand+eval1 a &'",
         ),
         (Bash, ":\na &", "P;:\nagent_sh a &"),
-        (Posix, "[[ a && b ]] &", "P;{ agent_sh -c '[[ a && b ]]'; [[ a && b ]]; } &"),
+        (
+            Posix,
+            "[[ a && b ]] &",
+            "P;{ agent_sh -c '[[ a && b ]]'; [[ a && b ]]; } &",
+        ),
         (Bash, "echo a &", "P;{ agent_sh -c 'echo a'; echo a; } &"),
         (Bash, "echo $_ &", "P;agent_sh -- echo $_ &"),
         (

@@ -15,6 +15,12 @@ use agent_sh::plan::plan;
 use agent_sh::rewrite::rewrite;
 use agent_sh::syntax::Dialect;
 
+mod compared;
+/// Shells that their text has changed under our function.
+mod hostile;
+/// What is said of a job that cannot run.
+mod messages;
+mod stdin;
 mod texts;
 
 const SHELLS: [(&str, Dialect); 3] = [
