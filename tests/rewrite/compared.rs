@@ -50,7 +50,6 @@ pub(super) fn compare(cases: &[(&str, String)], prepare: impl Fn(&Sandbox) + Syn
         }
     });
     let failed = failed.into_inner().unwrap();
-    println!("{} texts compared", cases.len());
     assert!(
         failed.is_empty(),
         "{} of {}:\n{}",

@@ -65,7 +65,11 @@ const TEXTS: &[(&str, &[&str], &[&str])] = &[
         &[FILE; 2],
         &[NULL; 2],
     ),
-    ("f() { tell \"$1\"; } < file; f a & f b &", &[FILE; 2], &[FILE; 2]),
+    (
+        "f() { tell \"$1\"; } < file; f a & f b &",
+        &[FILE; 2],
+        &[FILE; 2],
+    ),
     (
         ": | { tell a & tell b & w=wait; $w; }",
         &[PIPE; 2],
