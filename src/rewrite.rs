@@ -18,8 +18,6 @@ use prelude::Reader;
 
 /// The longest argument that Linux passes to a program (MAX_ARG_STRLEN without the final NUL).
 const LONGEST: usize = 131_071;
-/// The longest text that is told to bash once more.
-const RESTORED: usize = 32_768;
 /// How much of a list's own text names it.
 const LABEL: usize = 300;
 
@@ -41,9 +39,25 @@ pub fn rewrite(text: &[u8], plan: &Plan, dialect: Dialect, launcher: &[u8]) -> O
     if spots.is_empty() {
         return None;
     }
+    let fits = |out: &Vec<u8>| out.len() <= LONGEST;
+    let whole = written(text, plan, dialect, launcher, &spots, true);
+    Some(whole)
+        .filter(fits)
+        .or_else(|| Some(written(text, plan, dialect, launcher, &spots, false)).filter(fits))
+}
+
+/// The text with its jobs. `restored` says whether a shell that may tell its text is told the old one.
+fn written(
+    text: &[u8],
+    plan: &Plan,
+    dialect: Dialect,
+    launcher: &[u8],
+    spots: &[&Spot],
+    restored: bool,
+) -> Vec<u8> {
     let mut insertions: Vec<Vec<Insertion>> = vec![Vec::new(); plan.levels.len()];
     let mut calls = vec![false; plan.levels.len()];
-    for spot in &spots {
+    for spot in spots {
         calls[plan.levels[spot.level].shell] = true;
         let source = match spot.level {
             0 => text,
@@ -80,7 +94,8 @@ pub fn rewrite(text: &[u8], plan: &Plan, dialect: Dialect, launcher: &[u8]) -> O
                     Dialect::Posix if level > 0 => "sh",
                     Dialect::Posix => "dash",
                 },
-                restored: (reader == Dialect::Bash && tells_its_text(source)).then_some(source),
+                restored: (restored && reader == Dialect::Bash && tells_its_text(source))
+                    .then_some(source),
             };
             own.insert(0, (0, prelude::prelude(&reader, launcher, &places)));
         }
@@ -92,8 +107,7 @@ pub fn rewrite(text: &[u8], plan: &Plan, dialect: Dialect, launcher: &[u8]) -> O
             insertions[found.parent].push((place.at, encode(&inserted, place.quote)));
         }
     }
-    let out = apply(text, std::mem::take(&mut insertions[0]));
-    (out.len() <= LONGEST).then_some(out)
+    apply(text, std::mem::take(&mut insertions[0]))
 }
 
 /// The text that a rewritten one was made of: a process shows the latter among its words, and people
@@ -143,11 +157,10 @@ impl Text<'_> {
 /// Whether bash may show the text it was given, to itself or to a file that it reads.
 fn tells_its_text(text: &[u8]) -> bool {
     let sources = |word: &[u8]| matches!(word, b"." | b"source" | b"\\." | b"\\source");
-    text.len() <= RESTORED
-        && (memchr::memmem::find(text, b"BASH_EXECUTION_STRING").is_some()
-            || text
-                .split(|byte| b" \t\n;&|(){}".contains(byte))
-                .any(sources))
+    memchr::memmem::find(text, b"BASH_EXECUTION_STRING").is_some()
+        || text
+            .split(|byte| b" \t\n;&|(){}".contains(byte))
+            .any(sources)
 }
 
 fn insert(spot: &Spot, text: Text<'_>, into: &mut Vec<Insertion>) {

@@ -30,6 +30,30 @@ const GRAMMAR: &[&[u8]] = &[
     b"}",
 ];
 
+/// Commands that mean a function when they name one.
+const NAMING: &[&[u8]] = &[
+    b"alias",
+    b"autoload",
+    b"builtin",
+    b"command",
+    b"declare",
+    b"disable",
+    b"export",
+    b"functions",
+    b"local",
+    b"readonly",
+    b"trap",
+    b"type",
+    b"typeset",
+    b"unalias",
+    b"unfunction",
+    b"unhash",
+    b"unset",
+    b"whence",
+    b"where",
+    b"which",
+];
+
 /// Why a function of that name is in the way.
 pub(super) fn function(name: &[u8], dialect: Dialect) -> Option<&'static str> {
     match (name, dialect) {
@@ -57,7 +81,7 @@ pub(super) fn command(
                 .is_none_or(|word| is_option(word) && word.contains(&letter))
         })
     };
-    if literal().any(|word| word == FUNCTION) && !matches!(name, b"echo" | b"printf") {
+    if NAMING.contains(&name) && literal().any(|word| word == FUNCTION) {
         return Some("it uses the name of the function that starts jobs");
     }
     match (name, dialect) {

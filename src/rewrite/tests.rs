@@ -259,6 +259,10 @@ fn what_is_left_alone() {
     }
     let long = format!("a & : {}", "x".repeat(131_000));
     assert_eq!(rewritten(&long, Bash), None);
+    // Too long to be told twice.
+    let long = format!(". f; a & : {}", "x".repeat(70_000));
+    let out = rewritten(&long, Bash).expect("a job");
+    assert!(out.starts_with("P;. f; agent_sh a &"), "{}", &out[..40]);
 }
 
 #[test]
