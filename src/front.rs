@@ -223,6 +223,10 @@ fn rewritten(
     if !text.contains(&b'&') {
         return None;
     }
+    let options = argv[..index].iter().map(|word| word.as_bytes());
+    if !plan::may_be_rewritten(options, dialect) {
+        return None;
+    }
     let plan = plan::plan(text, dialect);
     let launcher = ourselves.path().as_os_str().as_bytes();
     let new = rewrite::rewrite(text, &plan, dialect, launcher)?;

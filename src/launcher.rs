@@ -1,6 +1,9 @@
 //! The launcher: between the shell's fork and a job's program. It registers the process with the
 //! supervisor, moves its output to the terminal it is given, starts a session, and becomes the
-//! program, so that the pid in `$!` is the program itself. Whatever goes wrong, the program runs.
+//! program, so that the pid in `$!` is the program itself. Whatever goes wrong, the program runs; if it
+//! cannot run at all, the shell that asked for it is the one to say so (`complaint`).
+
+mod complaint;
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
@@ -18,16 +21,21 @@ use crate::shell::{self, Ourselves};
 use crate::sys::process::{self, Forked, Image};
 use crate::sys::{fds, proc, session, signal};
 use crate::{message, rewrite};
+use complaint::Place;
 
 /// How long a supervisor may take to answer before the program runs without it.
 const PATIENCE_MS: i32 = 5000;
 
-/// `@agent-sh-launch ASKED CMD ARG…`: becomes CMD as a job. Returns only when that failed.
+/// `@agent-sh-launch ASKED PLACE CMD ARG…`: becomes CMD as a job. Returns only when that failed.
 pub fn launch(words: &[OsString], supervisor: Option<Address>) -> u8 {
-    let Some((asked, argv)) = words.split_first() else {
+    let Some((asked, rest)) = words.split_first() else {
         return 125;
     };
-    start(Asked::read(asked.as_bytes()), argv, supervisor, false)
+    let asked = Asked::read(asked.as_bytes());
+    // A shell that was started before an update tells no place.
+    let place = rest.first().and_then(|word| Place::read(word, asked.line));
+    let argv = &rest[usize::from(place.is_some())..];
+    start(asked, place.as_ref(), argv, supervisor, false)
 }
 
 /// An interposed `nohup CMD…` or `setsid CMD…`: inside a supervised tree it starts a job, outside it is
@@ -55,11 +63,12 @@ pub fn interpose(what: Interposed, words: &[OsString], supervisor: Option<Addres
             }
         }
     }
+    // It may be in the foreground, and then its input is the command's.
     let asked = Asked {
-        how: How::Ampersand,
-        pipe: false,
+        stdin: true,
+        ..Asked::plain(How::Ampersand)
     };
-    start(asked, &argv, supervisor, what == Interposed::Nohup)
+    start(asked, None, &argv, supervisor, what == Interposed::Nohup)
 }
 
 fn wait_for_child(pid: i32) -> u8 {
@@ -90,7 +99,13 @@ fn bytes(words: &[OsString]) -> Vec<&[u8]> {
     words.iter().map(|word| word.as_bytes()).collect()
 }
 
-fn start(asked: Asked, given: &[OsString], supervisor: Option<Address>, keep_hangup: bool) -> u8 {
+fn start(
+    asked: Asked,
+    place: Option<&Place>,
+    given: &[OsString],
+    supervisor: Option<Address>,
+    keep_hangup: bool,
+) -> u8 {
     let unwrapped = unwrap(&bytes(given));
     let how = asked.how.or_more_explicit(unwrapped.how);
     let kept = unwrapped.kept.iter();
@@ -98,6 +113,13 @@ fn start(asked: Asked, given: &[OsString], supervisor: Option<Address>, keep_han
     let Some(program) = argv.first() else {
         return 125;
     };
+    let found = shell::find_program(program);
+    if let Some(place) = place
+        && !found.as_deref().is_some_and(shell::is_program)
+    {
+        // No job: the shell only has to say why, on the stream that it would have used.
+        return place.complain(given, &[]);
+    }
     let answer = supervisor.and_then(|address| {
         register(
             address,
@@ -114,7 +136,7 @@ fn start(asked: Asked, given: &[OsString], supervisor: Option<Address>, keep_han
     // Also when no supervisor could be reached: a kill of the shell's group does not mean the job.
     let in_own_session = session::child_new_session().is_ok();
     if let Some(answer) = &answer {
-        take_output(answer);
+        take_streams(answer);
         if in_own_session {
             // The shell had them ignored because the job shared its terminal's signals.
             let reset = [
@@ -135,18 +157,18 @@ fn start(asked: Asked, given: &[OsString], supervisor: Option<Address>, keep_han
     if unwrapped.nohups > 0 || keep_hangup {
         signal::ignore(&[libc::SIGHUP]);
     }
-    let path = shell::find_program(program).unwrap_or_else(|| PathBuf::from(program));
+    let path = found.unwrap_or_else(|| PathBuf::from(program));
     if std::env::var_os("_").is_some() {
         // The shell names the program it starts; that is not us.
         extra.push([b"_=", path.as_os_str().as_bytes()].concat());
     }
     let error = Image::new(&path, &argv, &extra).child_exec();
-    if error.raw_os_error() == Some(libc::ENOEXEC) {
+    if error.raw_os_error() == Some(libc::ENOEXEC) && complaint::is_text(&path) {
         // A script without a `#!` line: the shell itself would have read it.
-        let shell = answer
-            .map(|answer| answer.shell)
-            .filter(|shell| !shell.is_empty());
-        let shell = PathBuf::from(shell.unwrap_or_else(|| "/bin/sh".to_owned()));
+        let shell = answer.map(|answer| PathBuf::from(answer.shell));
+        let shell = place.map_or(shell, Place::reader);
+        let shell = shell.filter(|shell| !shell.as_os_str().is_empty());
+        let shell = shell.unwrap_or_else(|| PathBuf::from("/bin/sh"));
         let mut script = vec![shell.clone().into_os_string(), path.into_os_string()];
         script.extend(argv[1..].iter().cloned());
         let source = Image::new(&shell, &script, &extra).child_exec();
@@ -155,15 +177,29 @@ fn start(asked: Asked, given: &[OsString], supervisor: Option<Address>, keep_han
             source,
         });
     }
+    if let Some(place) = place {
+        return place.complain(given, &extra);
+    }
     message::error(&Error::Start {
         program: PathBuf::from(program),
         source: error,
     })
 }
 
-/// `@agent-sh-adopt ASKED TEXT`: registers the calling subshell and prints what it has to do.
+/// `@agent-sh-adopt ASKED PREFIX WORD…`: registers the calling subshell and prints what it has to do.
+/// PREFIX says which word keeps functions from standing in for the shell's own commands: `@builtin`,
+/// `@command`, or none (`@`).
 pub fn adopt(words: &[OsString], supervisor: Option<Address>) -> u8 {
-    let [asked, text] = words else { return 125 };
+    let Some((asked, words)) = words.split_first() else {
+        return 125;
+    };
+    let (prefix, words) = match words.split_first() {
+        Some((word, rest)) if word == "@builtin" => ("\\builtin \\", rest),
+        Some((word, rest)) if word == "@command" => ("\\command \\", rest),
+        Some((word, rest)) if word == "@" => ("\\", rest),
+        _ => ("", words),
+    };
+    let text = words.join(OsStr::new(" "));
     let asked = Asked::read(asked.as_bytes());
     let Some(address) = supervisor else { return 0 };
     let subshell = session::parent_pid();
@@ -178,15 +214,19 @@ pub fn adopt(words: &[OsString], supervisor: Option<Address>) -> u8 {
             pid: subshell,
             answer_pid: session::pid(),
             answer_fd: 0,
-            text: text.clone().into_vec(),
+            text: text.into_vec(),
         },
     );
     let Some(answer) = answer else { return 0 };
     let mut script = String::new();
     let mut add = |line: &str| {
+        script.push_str(prefix);
         script.push_str(line);
         script.push('\n');
     };
+    if answer.stdin && fds::open_path("/dev/null", libc::O_RDONLY).is_ok() {
+        add("exec 0</dev/null");
+    }
     // `>|` also where noclobber is set; a device is never truncated.
     // A redirection that fails would end a POSIX shell, so it is tried here first.
     for (fd, path) in answer.replaced() {
@@ -197,8 +237,20 @@ pub fn adopt(words: &[OsString], supervisor: Option<Address>) -> u8 {
     if answer.hangups {
         add("trap '' HUP");
     }
-    for entry in handoff::job_environment(&answer.id, answer.tty) {
-        add(&format!("export {}", String::from_utf8_lossy(&entry)));
+    // A variable that cannot be set is left as it is, without a word and without the shell's end.
+    let variables = handoff::job_environment(&answer.id, answer.tty);
+    if !variables.is_empty() {
+        let variables = variables.join(&b' ');
+        let word = if prefix == "\\" {
+            "\\command \\"
+        } else {
+            prefix
+        };
+        let line = format!(
+            "{word}export {} 2>/dev/null\n",
+            String::from_utf8_lossy(&variables)
+        );
+        script.push_str(&line);
     }
     drop(std::io::stdout().write_all(script.as_bytes()));
     0
@@ -229,8 +281,14 @@ fn register(address: Address, mut request: Register) -> Option<Registered> {
     Registered::decode(&bytes[..count])
 }
 
-/// Puts the job's terminals in place of the streams that were still the command's own.
-fn take_output(answer: &Registered) {
+/// Puts the job's terminals, and for stdin `/dev/null`, in place of the streams that were still the
+/// command's own.
+fn take_streams(answer: &Registered) {
+    if answer.stdin
+        && let Ok(null) = fds::open_path("/dev/null", libc::O_RDONLY)
+    {
+        drop(fds::put(null.as_raw_fd(), 0));
+    }
     // Where terminals have run out meanwhile, one of them is a pipe.
     let flags = |path: &str| match answer.tty && path.starts_with("/dev/") {
         true => libc::O_RDWR,

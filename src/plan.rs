@@ -7,8 +7,10 @@
 pub mod asked;
 mod attend;
 mod builtins;
+mod hazards;
 mod names;
 mod prefix;
+mod simple;
 pub mod unwrap;
 
 #[cfg(test)]
@@ -24,6 +26,7 @@ use asked::Asked;
 use attend::Facts;
 use builtins::{is_builtin, takes_arguments_only};
 use prefix::Prefix;
+use simple::{Words, recalls};
 use unwrap::Unwrapped;
 
 /// How many strings inside strings are looked through.
@@ -45,8 +48,9 @@ pub struct Plan {
     pub spots: Vec<Spot>,
     /// The text (0) and the strings that were looked through; a parent comes before its children.
     pub(crate) levels: Log<Level>,
-    /// The text uses the name of our function itself.
-    pub(crate) taken: bool,
+    /// The text was understood, but our function would not work in its shell; `why` says what is in
+    /// the way.
+    pub(crate) is_hazardous: bool,
 }
 
 /// One list in the background.
@@ -60,6 +64,8 @@ pub struct Spot {
     pub attended: bool,
     /// A `nohup` in it finds its output as it was, so that must not be a terminal.
     pub pipe: bool,
+    /// The command's own redirections say what its stdin is.
+    pub(crate) stdin: bool,
     /// The launcher sees from the command's own words how it was asked for.
     pub(crate) is_plain: bool,
     /// It is a job, but an insertion would break it; the reaper net will find it.
@@ -75,8 +81,9 @@ impl Spot {
     #[must_use]
     pub fn asked(&self) -> Asked {
         Asked {
-            how: self.how,
             pipe: self.pipe,
+            stdin: self.stdin,
+            ..Asked::plain(self.how)
         }
     }
 }
@@ -148,15 +155,28 @@ pub fn plan(text: &[u8], dialect: Dialect) -> Plan {
         amps: std::mem::take(&mut script.amps),
         spots: Vec::new(),
         levels: Log::default(),
-        taken: false,
+        is_hazardous: false,
     };
     if script.ok {
         planner.read(0, text, script, shell);
         plan.spots = planner.facts.settle(planner.spots);
         plan.levels = planner.levels;
-        plan.taken = planner.taken;
+        plan.is_hazardous = planner.hazard.is_some();
+        plan.why = planner.hazard.map(str::to_owned);
     }
     plan
+}
+
+/// Whether a shell that is called with these words, up to its text, has our function work in it.
+pub fn may_be_rewritten<'a>(mut words: impl Iterator<Item = &'a [u8]>, dialect: Dialect) -> bool {
+    let name = words.next().map(prefix::base).unwrap_or_default();
+    let name = name.strip_prefix(b"-").unwrap_or(name);
+    let is_restricted = match dialect {
+        Dialect::Bash => name == b"rbash",
+        Dialect::Zsh => name.starts_with(b"r"),
+        Dialect::Posix => false,
+    };
+    !is_restricted && hazards::options(words, dialect).is_none()
 }
 
 /// A spot before it is known who waits for it.
@@ -167,6 +187,8 @@ pub(crate) struct Candidate {
     scope: usize,
     inner: usize,
     disowned: bool,
+    /// No job is started at all.
+    is_native: bool,
 }
 
 #[derive(Default)]
@@ -174,7 +196,7 @@ struct Planner {
     levels: Log<Level>,
     spots: Vec<Candidate>,
     facts: Facts,
-    taken: bool,
+    hazard: Option<&'static str>,
 }
 
 impl Planner {
@@ -191,9 +213,14 @@ impl Planner {
         }
         for function in &script.functions {
             let name = function.name.map(|span| span.of(text));
-            self.taken |= name == Some(FUNCTION);
+            let dialect = self.levels[level].dialect;
+            let hazard = name.and_then(|name| hazards::function(name, dialect));
+            self.hazard = self.hazard.or(hazard);
             let (scope, body) = (global(function.scope()), global(function.body()));
             self.facts.function(name, scope, body);
+        }
+        if script.sets_functions {
+            self.hazard = Some("it defines functions by another name");
         }
         let mut launched = vec![false; script.simples.len()];
         self.spots.reserve(script.lists.len());
@@ -202,6 +229,14 @@ impl Planner {
             if let (Form::Insert { .. }, Some(index)) = (form, list.simple()) {
                 launched[index] = true;
             }
+            let first = list
+                .simple()
+                .and_then(|index| script.words(index).next())
+                .and_then(|word| decode(text, word, self.levels[level].dialect));
+            let first = first.as_ref().map(|word| word.bytes.as_slice());
+            // `%1 &` is `bg %1`.
+            let is_native = first.is_some_and(|word| word.starts_with(b"%"))
+                && self.levels[level].dialect != Dialect::Posix;
             self.spots.push(Candidate {
                 spot: Spot {
                     start: self.outer(level, list.span.start()),
@@ -209,8 +244,12 @@ impl Planner {
                     how: How::Ampersand,
                     attended: false,
                     pipe: false,
+                    stdin: list
+                        .simple()
+                        .is_some_and(|index| script.simples[index].redirects_stdin()),
                     is_plain: false,
-                    untouchable: false,
+                    // A subshell forgets the traps that it could tell of as soon as it does anything.
+                    untouchable: first == Some(b"trap"),
                     level,
                     local: Span::new(list.body(), list.span.end()),
                     form,
@@ -219,6 +258,7 @@ impl Planner {
                 scope: global(list.scope()),
                 inner: global(list.inner()),
                 disowned: list.disowned,
+                is_native,
             });
         }
         for ((simple, words), launched) in script.into_simples().zip(launched) {
@@ -246,15 +286,24 @@ impl Planner {
             return Form::Wrap;
         };
         let at = word.start();
-        if let Some(name) = plain(text, word) {
-            if is_builtin(name, dialect) || name.starts_with(b"%") {
+        // `[` is a pattern's beginning, too, and so not plain.
+        let bracket = Some(&b"["[..]).filter(|name| word.of(text) == *name);
+        let recalls = || recalls(text, script, index);
+        if let Some(name) = plain(text, word).or(bracket) {
+            let only_arguments = takes_arguments_only(name);
+            if is_builtin(name, dialect) || (only_arguments && !recalls()) {
                 return Form::Wrap;
             }
-            let literal = !name.starts_with(b"-") && !takes_arguments_only(name);
+            let literal = !name.starts_with(b"-") && !only_arguments;
             return Form::Insert { at, literal };
         }
         match decode(text, word, dialect) {
-            Some(word) if is_builtin(&word.bytes, dialect) => Form::Wrap,
+            Some(word)
+                if is_builtin(&word.bytes, dialect)
+                    || (takes_arguments_only(&word.bytes) && !recalls()) =>
+            {
+                Form::Wrap
+            }
             _ => Form::Insert { at, literal: false },
         }
     }
@@ -278,7 +327,9 @@ impl Planner {
             return;
         };
         let at = self.outer(level, start);
-        self.taken |= first.bytes == FUNCTION;
+        if first.bytes == FUNCTION {
+            self.hazard = hazards::function(FUNCTION, dialect);
+        }
         let words = Words {
             text,
             spans,
@@ -303,6 +354,8 @@ impl Planner {
         let Some(name) = words.literal(prefix.rest) else {
             return;
         };
+        let hazard = hazards::command(&name, &words.rest(prefix.rest + 1), dialect);
+        self.hazard = self.hazard.or(hazard);
         match name.as_slice() {
             b"wait" | b"fg" => self.facts.wait(scope, at),
             b"disown" => self.facts.disown(scope, at, &words.rest(prefix.rest + 1)),
@@ -417,43 +470,5 @@ impl Planner {
         });
         self.read(level, &text, script, scope);
         self.levels[level].text = text;
-    }
-}
-
-/// The words of a simple command.
-struct Words<'a> {
-    text: &'a [u8],
-    spans: &'a [Span],
-    dialect: Dialect,
-}
-
-impl Words<'_> {
-    fn literal(&self, index: usize) -> Option<Vec<u8>> {
-        let span = self.spans.get(index)?;
-        decode(self.text, *span, self.dialect).map(|word| word.bytes)
-    }
-
-    fn raw(&self, index: usize) -> Option<&[u8]> {
-        let span = self.spans.get(index)?;
-        Some(span.of(self.text))
-    }
-
-    /// What the launcher makes of them, as far as they can be told.
-    fn unwrapped(&self) -> Unwrapped {
-        let words: Vec<Vec<u8>> = (0..self.spans.len().min(MAX_PREFIX))
-            .filter_map(|index| {
-                self.literal(index)
-                    .or_else(|| self.raw(index).map(<[u8]>::to_vec))
-            })
-            .collect();
-        let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-        unwrap::unwrap(&words)
-    }
-
-    /// The values of the words from `from`; `None` for those with expansions.
-    fn rest(&self, from: usize) -> Vec<Option<Vec<u8>>> {
-        (from..self.spans.len())
-            .map(|index| self.literal(index))
-            .collect()
     }
 }

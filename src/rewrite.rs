@@ -9,10 +9,12 @@ mod prelude;
 use std::borrow::Cow;
 
 use crate::job::How;
+use crate::plan::asked::Line;
 use crate::plan::{Form, Plan, Spot};
 use crate::syntax::literal::{encode, single_quote};
 use crate::syntax::{Dialect, scan};
 use crate::text;
+use prelude::Reader;
 
 /// The longest argument that Linux passes to a program (MAX_ARG_STRLEN without the final NUL).
 const LONGEST: usize = 131_071;
@@ -26,7 +28,7 @@ type Insertion = (usize, Vec<u8>);
 #[must_use]
 pub fn rewrite(text: &[u8], plan: &Plan, dialect: Dialect, launcher: &[u8]) -> Option<Vec<u8>> {
     let callable = !launcher.is_empty() && !launcher.contains(&0) && !launcher.contains(&b'\n');
-    if !plan.ok || plan.taken || !callable {
+    if !plan.ok || plan.is_hazardous || !callable {
         return None;
     }
     let spots: Vec<&Spot> = plan
@@ -37,10 +39,23 @@ pub fn rewrite(text: &[u8], plan: &Plan, dialect: Dialect, launcher: &[u8]) -> O
     if spots.is_empty() {
         return None;
     }
+    let write = |restored| written(text, plan, dialect, launcher, &spots, restored);
+    write(true).or_else(|| write(false))
+}
+
+/// The text with its jobs, unless it is too long then. `restored` says whether a shell that may tell its text is told the old one.
+fn written(
+    text: &[u8],
+    plan: &Plan,
+    dialect: Dialect,
+    launcher: &[u8],
+    spots: &[&Spot],
+    restored: bool,
+) -> Option<Vec<u8>> {
     let mut insertions: Vec<Vec<Insertion>> = vec![Vec::new(); plan.levels.len()];
     let mut calls = vec![false; plan.levels.len()];
     let mut total = 0;
-    for spot in &spots {
+    for spot in spots {
         calls[plan.levels[spot.level].shell] = true;
         let source = match spot.level {
             0 => text,
@@ -51,9 +66,15 @@ pub fn rewrite(text: &[u8], plan: &Plan, dialect: Dialect, launcher: &[u8]) -> O
         } else {
             plan.levels[spot.level].dialect
         };
+        let in_eval = plan.levels[spot.level].shell != spot.level;
+        let text = Text {
+            source,
+            dialect: reader,
+            in_eval,
+        };
         let into = &mut insertions[spot.level];
         let before = into.len();
-        insert(spot, source, reader, into);
+        insert(spot, text, into);
         let new = into[before..].iter().map(|(_, inserted)| inserted.len());
         total += new.sum::<usize>();
         // All of it ends up in the text, and nothing makes it shorter.
@@ -69,7 +90,20 @@ pub fn rewrite(text: &[u8], plan: &Plan, dialect: Dialect, launcher: &[u8]) -> O
             let reader = if level == 0 { dialect } else { found.dialect };
             let launcher = calls[level].then_some(launcher);
             let places: Vec<_> = own.iter().map(|(at, text)| (*at, text.len())).collect();
-            let prelude = prelude::prelude(reader, launcher, &places);
+            let source = if level == 0 { text } else { &found.text };
+            let reader = Reader {
+                dialect: reader,
+                name: match reader {
+                    Dialect::Bash => "bash",
+                    Dialect::Zsh => "zsh",
+                    // What `sh` is, within a text, is not known.
+                    Dialect::Posix if level > 0 => "sh",
+                    Dialect::Posix => "dash",
+                },
+                restored: (restored && reader == Dialect::Bash && tells_its_text(source))
+                    .then_some(source),
+            };
+            let prelude = prelude::prelude(&reader, launcher, &places);
             total += prelude.len();
             own.insert(0, (0, prelude));
         }
@@ -114,7 +148,39 @@ pub fn shown<'a>(words: impl IntoIterator<Item = &'a [u8]>) -> String {
     }))
 }
 
-fn insert(spot: &Spot, source: &[u8], dialect: Dialect, into: &mut Vec<Insertion>) {
+/// A text that a spot is in.
+#[derive(Clone, Copy)]
+struct Text<'a> {
+    source: &'a [u8],
+    dialect: Dialect,
+    in_eval: bool,
+}
+
+impl Text<'_> {
+    /// The line of a command, where its shell cannot tell it and would not take it for the first one.
+    fn line(self, at: usize) -> Option<Line> {
+        let number = 1 + memchr::memchr_iter(b'\n', &self.source[..at]).count();
+        let told = self.dialect == Dialect::Posix && (number > 1 || self.in_eval);
+        told.then_some(Line {
+            number,
+            in_eval: self.in_eval,
+        })
+    }
+}
+
+/// Whether bash may show the text it was given, to itself or to a file that it reads.
+fn tells_its_text(text: &[u8]) -> bool {
+    let sources = |word: &[u8]| matches!(word, b"." | b"source" | b"\\." | b"\\source");
+    memchr::memmem::find(text, b"BASH_EXECUTION_STRING").is_some()
+        || text
+            .split(|byte| b" \t\n;&|(){}".contains(byte))
+            .any(sources)
+}
+
+fn insert(spot: &Spot, text: Text<'_>, into: &mut Vec<Insertion>) {
+    let Text {
+        source, dialect, ..
+    } = text;
     let mut asked = spot.asked();
     let mut call = b"agent_sh ".to_vec();
     match spot.form {
@@ -122,6 +188,7 @@ fn insert(spot: &Spot, source: &[u8], dialect: Dialect, into: &mut Vec<Insertion
             if spot.is_plain {
                 asked.how = How::Ampersand;
             }
+            asked.line = text.line(at);
             if !asked.is_plain() {
                 call.extend([b"-w ", asked.word().as_slice(), b" "].concat());
             }
@@ -132,13 +199,15 @@ fn insert(spot: &Spot, source: &[u8], dialect: Dialect, into: &mut Vec<Insertion
         }
         Form::Wrap => {
             let list = spot.local.of(source);
+            let group = one_group(list, dialect);
+            asked.stdin |= group.unwrap_or_else(|| speaks_of_stdin(list));
             if asked.is_plain() {
                 call.extend_from_slice(b"-c ");
             } else {
                 call.extend([b"-a ", asked.word().as_slice(), b" "].concat());
             }
             call.extend(single_quote(&label(list)));
-            if is_one_group(list, dialect) {
+            if group.is_some() {
                 // Around `( … )` bash would fork once more, and `$!` would not be the work. Inside,
                 // also a redirection of the whole group is in place when the job registers.
                 let call = if is_chain(list) {
@@ -166,26 +235,33 @@ fn is_chain(group: &[u8]) -> bool {
         && !group.windows(2).any(|pair| pair == b"$?")
 }
 
-/// Whether a list is a single `( … )` or `{ …; }`, with nothing after it but redirections.
-fn is_one_group(list: &[u8], dialect: Dialect) -> bool {
+/// Whether a command in a list means the stdin of all of it, which our function then leaves alone.
+fn speaks_of_stdin(list: &[u8]) -> bool {
+    let names: [&[u8]; 4] = [b"<&0", b"/dev/stdin", b"/dev/fd/0", b"/proc/self/fd/0"];
+    let mut names = names.into_iter();
+    names.any(|name| memchr::memmem::find(list, name).is_some())
+}
+
+/// Whether a list that is a single `( … )` or `{ …; }`, with nothing after it but redirections, redirects
+/// stdin; `None` for any other list.
+fn one_group(list: &[u8], dialect: Dialect) -> Option<bool> {
     let close = match list {
         [b'(', second, ..] if *second != b'(' => b')',
         [b'{', b' ' | b'\n' | b'\t', ..] => b'}',
-        _ => return false,
+        _ => return None,
     };
     // A here-document's body is elsewhere; such a list is left to the other form.
     if list.windows(2).any(|pair| pair == b"<<") {
-        return false;
+        return None;
     }
-    let Some(end) = list.iter().rposition(|&byte| byte == close) else {
-        return false;
-    };
-    let (inside, after) = (&list[1..end], &list[end + 1..]);
+    let end = list.iter().rposition(|&byte| byte == close)?;
+    let (inside, after) = (list.get(1..end)?, list.get(end + 1..)?);
     let group = scan(inside, dialect);
     let tail = scan(&[b"x ", after].concat(), dialect);
     let only_redirections =
         tail.ok && tail.lists.is_empty() && tail.simples.len() == 1 && tail.words(0).len() == 1;
-    group.ok && !group.simples.is_empty() && only_redirections
+    (group.ok && !group.simples.is_empty() && only_redirections)
+        .then(|| tail.simples[0].redirects_stdin())
 }
 
 /// The list's own text on one line, cut to size between characters.

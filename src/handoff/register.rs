@@ -63,6 +63,8 @@ pub struct Registered {
     pub quit_ignored: bool,
     /// Whether the shell has a controlling terminal whose hang-up a forked subshell must survive.
     pub hangups: bool,
+    /// Whether stdin is to be replaced, by `/dev/null`.
+    pub stdin: bool,
     /// The real shell, for scripts without a `#!` line.
     pub shell: String,
 }
@@ -77,6 +79,7 @@ impl Registered {
             self.int_ignored,
             self.quit_ignored,
             self.hangups,
+            self.stdin,
         ];
         let flags: String = flags
             .iter()
@@ -107,6 +110,7 @@ impl Registered {
             int_ignored: flag(3),
             quit_ignored: flag(4),
             hangups: flag(5),
+            stdin: flag(6),
             shell: parts.next()?.to_owned(),
             // A supervisor that was started before an update does not say it.
             errors: parts.next().unwrap_or_default().to_owned(),
@@ -134,8 +138,8 @@ mod tests {
     fn requests_arrive_whole_one_after_the_other() {
         let one = Register {
             asked: Asked {
-                how: How::Nohup,
                 pipe: true,
+                ..Asked::plain(How::Nohup)
             },
             pid: 5,
             answer_pid: 6,
@@ -167,6 +171,7 @@ mod tests {
             stdout: true,
             tty: true,
             hangups: true,
+            stdin: true,
             shell: "/bin/bash".into(),
             ..Registered::default()
         };

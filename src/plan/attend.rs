@@ -166,9 +166,10 @@ impl Facts {
         let mut is_job = vec![false; self.scopes.len()];
         for (candidate, disowned) in candidates.iter_mut().zip(&disowned) {
             let spot = &mut candidate.spot;
-            spot.attended = captured[candidate.scope]
+            spot.attended = candidate.is_native
+                || captured[candidate.scope]
                 || (*disowned != Some(false) && self.waited(candidate.scope, candidate.op));
-            spot.untouchable = self.leaks_functions && in_function[candidate.scope];
+            spot.untouchable |= self.leaks_functions && in_function[candidate.scope];
             is_job[candidate.inner] = !spot.attended && !spot.untouchable;
         }
         let says = |how| {

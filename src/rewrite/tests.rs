@@ -25,9 +25,15 @@ fn rewritten(text: &str, dialect: Dialect) -> Option<String> {
         assert!(places.chars().all(known), "{places}");
         shown.extend([" in @)", rest]);
     }
-    let calling = [Bash, Posix, Zsh].map(|reader| ("P;", reader, Some(&b"/l"[..])));
-    for (name, reader, launcher) in calling.into_iter().chain([("M;", Bash, None)]) {
-        let prelude = super::prelude::prelude(reader, launcher, &[]);
+    let readers = [(Bash, "bash"), (Posix, "dash"), (Posix, "sh"), (Zsh, "zsh")];
+    let calling = readers.map(|reader| ("P;", reader, Some(&b"/l"[..])));
+    for (name, reader, launcher) in calling.into_iter().chain([("M;", readers[0], None)]) {
+        let reader = super::Reader {
+            dialect: reader.0,
+            name: reader.1,
+            restored: None,
+        };
+        let prelude = super::prelude::prelude(&reader, launcher, &[]);
         let prelude = String::from_utf8(prelude).expect("text");
         let (before, after) = prelude.split_once(" in @").expect("places");
         let (_, after) = after.split_once(')').expect("places");
@@ -100,7 +106,57 @@ fn insertions() {
         (Bash, "! a &", "P;! { agent_sh -c 'a'; a; } &"),
         (Bash, "time a &", "P;{ agent_sh -c 'time a'; time a; } &"),
         (Bash, "x=1 &", "P;{ agent_sh -c 'x=1'; x=1; } &"),
-        (Bash, ". f &", "P;{ agent_sh -c '. f'; . f; } &"),
+        (
+            Bash,
+            ". f &",
+            "P;{ BASH_EXECUTION_STRING=$'. f &'; } 2>/dev/null; { agent_sh -c '. f'; . f; } &",
+        ),
+        (Zsh, ". f &", "P;{ agent_sh -c '. f'; . f; } &"),
+        (
+            Bash,
+            "bash -c 'x\n\\ $BASH_EXECUTION_STRING &'",
+            "M;{ BASH_EXECUTION_STRING=$'bash -c \\'x\\n\\\\ $BASH_EXECUTION_STRING &\\''; } 2>/dev/null; \
+             bash -c 'P;{ BASH_EXECUTION_STRING=$'\\''x\\n\\\\ $BASH_EXECUTION_STRING &'\\''; } 2>/dev/null; \
+             x\nagent_sh -- \\ $BASH_EXECUTION_STRING &'",
+        ),
+        // The text says where stdin comes from.
+        (Bash, "a <f &", "P;agent_sh -w ampersand+stdin a <f &"),
+        (
+            Bash,
+            "a 0<&3 >g &",
+            "P;agent_sh -w ampersand+stdin a 0<&3 >g &",
+        ),
+        (Bash, "a 3<f <<<x &", "P;agent_sh a 3<f <<<x &"),
+        (
+            Bash,
+            "{ a; } <f &",
+            "P;{ agent_sh -a ampersand+stdin '{ a; } <f';  a; } <f &",
+        ),
+        (
+            Bash,
+            "a <f | b &",
+            "P;{ agent_sh -c 'a <f | b'; a <f | b; } &",
+        ),
+        (
+            Bash,
+            "a <&0 | b &",
+            "P;{ agent_sh -a ampersand+stdin 'a <&0 | b'; a <&0 | b; } &",
+        ),
+        // A shell that cannot tell the line is told.
+        (Posix, ":\na &", "P;:\nagent_sh -w ampersand+line2 a &"),
+        (
+            Posix,
+            "eval 'a &'",
+            "P;eval 'agent_sh -w ampersand+eval1 a &'",
+        ),
+        (Bash, ":\na &", "P;:\nagent_sh a &"),
+        (
+            Posix,
+            "[[ a && b ]] &",
+            "P;{ agent_sh -c '[[ a && b ]]'; [[ a && b ]]; } &",
+        ),
+        (Bash, "echo a &", "P;{ agent_sh -c 'echo a'; echo a; } &"),
+        (Bash, "echo $_ &", "P;agent_sh -- echo $_ &"),
         (
             Bash,
             "{ a &\nb; } &",
@@ -185,11 +241,28 @@ fn what_is_left_alone() {
         "agent_sh a &",
         "f() { a & }; export -f f; f",
         "ssh h 'a &'",
+        "%1 &",
+        "trap -p &",
+        "builtin() { :; }; a &",
+        "enable -n eval; a &",
+        "enable $x; a &",
+        "set -r; a &",
+        "set -eur; a &",
+        "set -o restricted; a &",
+        "unset -f agent_sh; a &",
+        "unset -f $(list); a &",
+        "alias if=x; a &",
+        "alias agent_sh=x; a &",
+        "eval 'enable -n set'; a &",
     ] {
         assert_eq!(rewritten(text, Bash), None, "{text}");
     }
     let long = format!("a & : {}", "x".repeat(131_000));
     assert_eq!(rewritten(&long, Bash), None);
+    // Too long to be told twice.
+    let long = format!(". f; a & : {}", "x".repeat(70_000));
+    let out = rewritten(&long, Bash).expect("a job");
+    assert!(out.starts_with("P;. f; agent_sh a &"), "{}", &out[..40]);
 }
 
 #[test]
@@ -234,6 +307,9 @@ fn a_rewritten_text_tells_what_it_was() {
         "agent_sh() { :; }; a &",
         "agent_sh() { case $3 in @9,9.9)",
         "agent_sh() { case $3 in @0,0.18446744073709551615,1.0)",
+        "agent_sh() { case $3 in @0,0.18446744073709551615)",
+        "agent_sh() { case $3 in @18446744073709551615,0.0)",
+        "agent_sh() { case $3 in @0,18446744073709551615.18446744073709551615)",
     ] {
         assert_eq!(super::original(text.as_bytes()), None, "{text}");
     }

@@ -139,6 +139,8 @@ pub(crate) struct Supervisor {
     doomed: Option<Doomed>,
     /// Strays that lived when the call was cut short.
     bystanders: Vec<i32>,
+    /// The stdin that the shell was started with.
+    stdin: Option<crate::sys::fds::Object>,
     sinks: Vec<Sink>,
     feeds: Vec<Option<Feed>>,
     jobs: Vec<Job>,

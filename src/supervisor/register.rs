@@ -40,6 +40,10 @@ impl Supervisor {
             let mirrors = self.own_streams(request.pid);
             self.add_registered(request, mirrors, &mut answer);
         }
+        // What the text redirects stays, also where it is a copy of the call's own stdin.
+        answer.stdin = !request.asked.stdin
+            && self.stdin.is_some()
+            && fds::object_of(request.pid, 0) == self.stdin;
         if let Some(pipe) = open_answer(request.answer_pid, request.answer_fd) {
             drop(std::fs::File::from(pipe).write_all(&answer.encode()));
         }

@@ -142,6 +142,7 @@ fn begin(mut work: Work, link: &mut FrontLink) -> std::io::Result<Supervisor> {
         killing: None,
         doomed: None,
         bystanders: Vec::new(),
+        stdin: fds::object(0),
         sinks: streams.sinks,
         feeds: streams.feeds,
         jobs: Vec::new(),

@@ -331,6 +331,7 @@ impl Scanner<'_> {
         let open = self.found.open_words.len();
         let mut name = None;
         let (mut assigned, mut redirected, mut has_array) = (false, false, false);
+        let mut redirects_stdin = false;
         let mut declares = false;
         loop {
             self.blanks();
@@ -338,8 +339,10 @@ impl Scanner<'_> {
             if matches!(byte, b'\n' | b';' | b'|' | b')') {
                 break;
             }
+            let from = self.at.pos;
             if self.redirection()? {
                 redirected = true;
+                redirects_stdin |= is_stdin(&self.text[from..self.at.pos]);
                 continue;
             }
             let first = name.is_none();
@@ -375,6 +378,8 @@ impl Scanner<'_> {
             if first && word.assignment {
                 has_array |= word.array;
                 assigned = true;
+                let zsh = self.dialect == Dialect::Zsh;
+                self.at.sets_functions |= zsh && word.span.of(self.text).starts_with(b"functions[");
             } else {
                 if first {
                     declares = DECLARERS.contains(&word.span.of(self.text));
@@ -399,7 +404,11 @@ impl Scanner<'_> {
             self.found.simples.push(Simple {
                 start: small(start),
                 scope: self.at.scope,
-                words: small(self.found.words.len() * 2 + usize::from(has_array)),
+                words: small(
+                    self.found.words.len() * 4
+                        + usize::from(has_array)
+                        + 2 * usize::from(redirects_stdin),
+                ),
             });
         }
         Ok(Some(Alone { index, has_words }))
@@ -432,4 +441,18 @@ impl Scanner<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether a redirection is of stdin, and no here-document.
+fn is_stdin(redirection: &[u8]) -> bool {
+    let digits = redirection.iter().take_while(|byte| byte.is_ascii_digit());
+    let (number, operator) = redirection.split_at(digits.count());
+    let is_heredoc = operator.starts_with(b"<<") && !operator.starts_with(b"<<<");
+    let reads = operator.starts_with(b"<") && !operator.starts_with(b"<<");
+    !is_heredoc
+        && (if number.is_empty() {
+            reads
+        } else {
+            number.iter().all(|digit| *digit == b'0')
+        })
 }

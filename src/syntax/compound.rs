@@ -71,7 +71,9 @@ impl Scanner<'_> {
                 self.condition()?;
             }
             b"[[" | b"function" if !extended => {
-                return Err(Stop::Fail("this differs between plain shells"));
+                // Words like others in dash; a bash that is called `sh` knows more.
+                self.at.ambiguous = true;
+                return Ok(false);
             }
             b"function" => {
                 self.pass_word(length);

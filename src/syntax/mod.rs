@@ -123,6 +123,8 @@ pub struct Script {
     pub scopes: Log<Scope>,
     /// The text means one thing in dash and another in a bash that is called `sh`.
     pub ambiguous: bool,
+    /// A function is defined by an assignment (`functions[f]=`, zsh).
+    pub sets_functions: bool,
     /// How many bytes were looked at, some of them more than once.
     pub steps: u64,
 }
@@ -201,7 +203,8 @@ impl Background {
 pub struct Simple {
     start: u32,
     scope: u32,
-    /// Twice the number of words up to and with its own, and one more for `has_array`.
+    /// Four times the number of words up to and with its own, one more for `has_array`, and two more
+    /// for `redirects_stdin`.
     words: u32,
 }
 
@@ -219,11 +222,18 @@ impl Simple {
     /// An assignment has a list, `a=(x y)`.
     #[must_use]
     pub fn has_array(&self) -> bool {
-        self.words % 2 == 1
+        self.words & 1 != 0
+    }
+
+    /// It says itself where its stdin comes from, other than by a here-document: that is never anybody
+    /// else's.
+    #[must_use]
+    pub fn redirects_stdin(&self) -> bool {
+        self.words & 2 != 0
     }
 
     fn words_end(&self) -> usize {
-        (self.words / 2) as usize
+        (self.words / 4) as usize
     }
 }
 
@@ -326,6 +336,7 @@ pub fn scan(text: &[u8], dialect: Dialect) -> Script {
         functions: found.functions,
         scopes: found.scopes,
         ambiguous: scanner.at.ambiguous,
+        sets_functions: scanner.at.sets_functions,
         steps,
     };
     out.amps.sort_unstable();

@@ -33,6 +33,8 @@ pub(super) struct State {
     pub(super) braces: u32,
     /// The text means one thing in dash and another in a bash that is called `sh`.
     pub(super) ambiguous: bool,
+    /// A function is defined by an assignment (`functions[f]=`, zsh).
+    pub(super) sets_functions: bool,
 }
 
 /// A here-document. They are chained, so that a `State` holds those of its line in one number.
@@ -171,6 +173,7 @@ impl<'a> Scanner<'a> {
                 in_braces: false,
                 braces: 0,
                 ambiguous: false,
+                sets_functions: false,
             },
             found,
             steps: Cell::new(0),
@@ -237,6 +240,7 @@ impl<'a> Scanner<'a> {
             pos: self.at.pos,
             last_end: self.at.last_end,
             ambiguous: self.at.ambiguous,
+            sets_functions: self.at.sets_functions,
             ..outer
         };
     }

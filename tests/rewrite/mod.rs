@@ -1,7 +1,8 @@
 //! Rewritten texts under real shells: output, status and job control must be as without us.
 //!
 //! Needs bash, dash and zsh (packages of those names). The launcher here is a script that notes its
-//! arguments and runs the command in place, so only the rewriting is under test.
+//! arguments and lets the real one run the command without a supervisor, so only the rewriting is under
+//! test; where a text's streams are compared with those of the real shell, the whole program runs.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -14,7 +15,14 @@ use agent_sh::plan::plan;
 use agent_sh::rewrite::rewrite;
 use agent_sh::syntax::Dialect;
 
+mod compared;
+/// Shells that their text has changed under our function.
 mod hostile;
+/// What is said of a job that cannot run.
+mod messages;
+/// Texts that a scanner could lose itself in.
+mod memory;
+mod stdin;
 mod texts;
 
 const SHELLS: [(&str, Dialect); 3] = [
@@ -25,8 +33,7 @@ const SHELLS: [(&str, Dialect); 3] = [
 
 const LAUNCHER: &str = "#!/bin/dash
 printf '%s\\n' \"$*\" >> \"${0%/*}/log\"
-kind=$1; shift 2
-case $kind in @agent-sh-launch) exec \"$@\";; esac
+case $1 in @agent-sh-launch) exec PROGRAM \"$@\";; esac
 ";
 
 #[derive(Debug, PartialEq)]
@@ -100,7 +107,8 @@ fn run(shell: &str, text: &[u8]) -> Seen {
 fn rewritten_texts_do_the_same() {
     let dir = tempfile::tempdir().unwrap();
     let launcher = dir.path().join("la'un $cher");
-    fs::write(&launcher, LAUNCHER).unwrap();
+    let program = env!("CARGO_BIN_EXE_agent-sh");
+    fs::write(&launcher, LAUNCHER.replace("PROGRAM", program)).unwrap();
     fs::set_permissions(&launcher, fs::Permissions::from_mode(0o755)).unwrap();
     let cases: Vec<(&str, &str, Dialect)> = SHELLS
         .iter()

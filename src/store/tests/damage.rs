@@ -208,7 +208,7 @@ fn times_of_files_that_no_clock_can_name_are_no_reason_to_stop() {
         "x".to_owned(),
         "stdout".to_owned(),
         true,
-        crate::store::outbox::Since::new(moment(), "other boot"),
+        crate::store::outbox::Since::new(moment(), "other boot", 0),
     );
     store.subscribe(&sub, None).unwrap();
     for time in [i64::MAX, i64::MIN, i64::MAX - 3599, -1] {
