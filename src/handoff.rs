@@ -193,7 +193,8 @@ pub fn job_environment(id: &str, tty: bool) -> Vec<Vec<u8>> {
 #[derive(Debug, PartialEq, Eq)]
 pub enum ToFront {
     /// The real shell was stopped by this signal, after so many words to continue it had been heard. Said
-    /// only where a terminal changes hands; elsewhere the supervisor stops the front itself.
+    /// only at a terminal that changes hands, or whose keys stop both; elsewhere the supervisor stops the
+    /// front itself.
     Stopped { signal: i32, heard: u8 },
     /// Print this on stderr.
     Say(Vec<u8>),

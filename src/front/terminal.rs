@@ -127,12 +127,15 @@ impl Terminal {
         }
     }
 
-    /// An anchored shell was stopped: we are to stop likewise, so that whoever started us sees it. See
+    /// The shell was stopped: we are to stop likewise, so that whoever started us sees it. See
     /// `supervisor::stops` for what may happen meanwhile.
     pub(super) fn stop_with_shell(&self, shell: i32, number: i32) -> Next {
         let is_stopped = || proc::state(shell) == Some(b'T');
         if !is_stopped() {
             return Next::Nothing;
+        }
+        if !self.is_anchored() {
+            return Next::Stop;
         }
         let by_use = matches!(number, libc::SIGTTIN | libc::SIGTTOU);
         if by_use && self.lend(shell) {

@@ -39,13 +39,16 @@ fn is_stopped(pid: i32) -> bool {
 
 impl Supervisor {
     pub(super) fn shell_stopped(&mut self, signal: i32) {
-        if !self.is_anchored {
+        // A key stops both, in a group that they share. The front has that signal before the shell has
+        // stopped, so it hears of this only if it was not meant, or when all is over.
+        let may_be_key = self.shares_group && signal != libc::SIGSTOP;
+        if !self.is_anchored && !may_be_key {
             self.stop_front(signal);
             return;
         }
-        let heard = self.continues;
+        let (heard, by_us) = (self.continues, self.is_anchored);
         if let Some(front) = self.hold_front() {
-            front.by_us = true;
+            front.by_us |= by_us;
             if let Some(link) = &mut self.link {
                 link.tell(&ToFront::Stopped { signal, heard });
             }
