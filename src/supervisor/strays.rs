@@ -331,6 +331,9 @@ impl Supervisor {
         } else {
             rewrite::shown(words.iter().map(|word| word.as_bytes()))
         };
+        // What stands in the command itself is whoever called's own words.
+        let is_told =
+            !text.is_empty() && memchr::memmem::find(&self.command, text.as_bytes()).is_some();
         let streams = [1, 2].map(|fd| fds::object_of(pid, fd));
         let feed = self
             .feeds
@@ -371,7 +374,7 @@ impl Supervisor {
         let live = self.publish(&start);
         let index = self.jobs.len();
         let mut job = self.new_job(pid, text.into_bytes(), live);
-        job.is_stray = true;
+        job.is_stray = !is_told;
         job.heir_of = dead_leader(pid);
         job.redirected_to = redirected_to;
         job.redirected_stderr = redirected_stderr;
