@@ -217,7 +217,10 @@ fn insert(spot: &Spot, text: Text<'_>, into: &mut Vec<Insertion>) {
                 };
                 into.push((spot.local.start() + 1, call));
             } else {
-                let start = [b"{ ", call.as_slice(), b"; "].concat();
+                // `!{` would be a word.
+                let negated = source[..spot.local.start()].ends_with(b"!");
+                let open: &[u8] = if negated { b" { " } else { b"{ " };
+                let start = [open, call.as_slice(), b"; "].concat();
                 into.push((spot.local.start(), start));
                 into.push((spot.local.end(), b"; }".to_vec()));
             }

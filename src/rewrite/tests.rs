@@ -104,6 +104,7 @@ fn insertions() {
             "P;{ agent_sh -c 'a && '\\''b'\\'''; a && 'b'; } &",
         ),
         (Bash, "! a &", "P;! { agent_sh -c 'a'; a; } &"),
+        (Bash, "!<a &", "P;! { agent_sh -c '<a'; <a; } &"),
         (Bash, "time a &", "P;{ agent_sh -c 'time a'; time a; } &"),
         (Bash, "x=1 &", "P;{ agent_sh -c 'x=1'; x=1; } &"),
         (

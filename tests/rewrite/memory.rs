@@ -19,14 +19,7 @@ const LIMITED: &str = "ulimit -v 300000; exec \"$@\"";
 #[test]
 fn no_text_costs_the_command() {
     let sandbox = Sandbox::new();
-    let many = format!("echo before; {}", "f()(:);f;".repeat(10_000));
-    let brackets = format!(
-        "echo before; : {}{}",
-        "a".repeat(30_000),
-        "[]".repeat(30_000)
-    );
-    let texts = TEXTS.iter().copied().chain([many.as_str(), &brackets]);
-    for text in texts {
+    for text in TEXTS {
         // An operator at the end, so that every text is looked at; and nothing is left to chance.
         let text = format!("{text}\n: & wait");
         for shell in ["bash", "zsh"] {
