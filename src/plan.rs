@@ -7,6 +7,7 @@
 pub mod asked;
 mod attend;
 mod builtins;
+mod named;
 mod prefix;
 pub mod unwrap;
 
@@ -148,6 +149,7 @@ pub fn plan(text: &[u8], dialect: Dialect) -> Plan {
     };
     if script.ok {
         planner.read(0, text, &script, shell);
+        named::keep(&mut planner.spots, &planner.named, text, &planner.levels);
         plan.spots = planner.facts.settle(planner.spots);
         plan.levels = planner.levels;
         plan.taken = planner.taken;
@@ -170,6 +172,8 @@ struct Planner {
     levels: Vec<Level>,
     spots: Vec<Candidate>,
     facts: Facts,
+    /// The names by which the text calls jobs.
+    named: Vec<Vec<u8>>,
     taken: bool,
 }
 
@@ -271,6 +275,7 @@ impl Planner {
             spans: &simple.words,
             dialect,
         };
+        self.named.extend(named::names(&words));
         let prefix = Prefix::read(&words);
         if let Some(how) = prefix.how {
             self.facts.asked(scope, how);
@@ -298,10 +303,14 @@ impl Planner {
                 let letter = if name == b"set" { b'a' } else { b'f' };
                 // The text of a function may then run in a shell that has no `agent_sh`.
                 self.facts.leaks_functions |= name == b"functions"
+                    || (name == b"set" && options.is_empty())
                     || options.iter().flatten().any(|option| {
                         (option.starts_with(b"-") && option.contains(&letter))
                             || option == b"allexport"
                     });
+            }
+            b"type" | b"whence" | b"which" => {
+                self.facts.printed.extend(words.rest(prefix.rest + 1));
             }
             b"eval" if prefix.same_user => {
                 self.look_through_eval(level, &words, prefix.rest, scope);

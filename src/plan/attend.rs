@@ -51,6 +51,8 @@ pub(super) struct Facts {
     calls: Vec<(usize, Vec<u8>, usize)>,
     /// The text of functions is exported or printed.
     pub(super) leaks_functions: bool,
+    /// What is printed if it is a function; `None` for words with expansions.
+    pub(super) printed: Vec<Option<Vec<u8>>>,
 }
 
 impl Facts {
@@ -146,6 +148,11 @@ impl Facts {
                 }
             }
         }
+        let prints = |name: &Option<Vec<u8>>| {
+            let is_function = |name: &Vec<u8>| self.functions.contains_key(name);
+            name.as_ref().is_none_or(is_function)
+        };
+        self.leaks_functions |= self.printed.iter().any(prints);
         let (captured, in_function) = self.inherit();
         let mut in_scope: HashMap<usize, Vec<usize>> = HashMap::new();
         for (index, candidate) in candidates.iter().enumerate() {
@@ -179,7 +186,7 @@ impl Facts {
             let spot = &mut candidate.spot;
             spot.attended = captured[candidate.scope]
                 || (*disowned != Some(false) && self.waited(candidate.scope, candidate.op));
-            spot.untouchable = self.leaks_functions && in_function[candidate.scope];
+            spot.untouchable |= self.leaks_functions && in_function[candidate.scope];
             is_job[candidate.inner] = !spot.attended && !spot.untouchable;
         }
         let says = |how| {
