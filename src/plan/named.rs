@@ -1,12 +1,16 @@
-//! Jobs that a text calls by their names: `kill %make`, `disown make`.
+//! Jobs that a text calls by their names (`kill %make`, `disown make`) or lists (`jobs`).
 //!
-//! The shell compares such a name with the beginning of the job's text, and an insertion would stand
-//! there. So these jobs stay as they were written; the supervisor finds those that outlive the shell.
+//! The shell compares such a name with the beginning of the job's text, or prints that text, and an
+//! insertion would stand there. So these jobs stay as they were written; the supervisor finds those
+//! that outlive the shell.
 
 use super::{Candidate, Level, Words};
 
-/// The names of jobs among the words of a simple command.
+/// The names of jobs among the words of a simple command. An empty one means them all.
 pub(super) fn names(words: &Words<'_>) -> Vec<Vec<u8>> {
+    if lists_texts(words) {
+        return vec![Vec::new()];
+    }
     let takes_bare_names = matches!(
         words.literal(0).as_deref(),
         Some(b"bg" | b"disown" | b"fg" | b"jobs")
@@ -25,6 +29,14 @@ pub(super) fn names(words: &Words<'_>) -> Vec<Vec<u8>> {
         })
         .filter(|name| is_name(name))
         .collect()
+}
+
+/// Whether it is a `jobs` that prints more than pids.
+fn lists_texts(words: &Words<'_>) -> bool {
+    let prints_pids = |word: Option<Vec<u8>>| {
+        word.is_some_and(|word| word.starts_with(b"-") && word.contains(&b'p'))
+    };
+    words.literal(0).as_deref() == Some(b"jobs") && !words.rest(1).into_iter().any(prints_pids)
 }
 
 /// Leaves alone what begins with one of the names. `text` is that of level 0.
