@@ -5,6 +5,7 @@
 //! that outlive the shell.
 
 use super::{Candidate, Level, Words};
+use crate::syntax::Dialect;
 
 /// The names of jobs among the words of a simple command. An empty one means them all.
 pub(super) fn names(words: &Words<'_>) -> Vec<Vec<u8>> {
@@ -31,12 +32,13 @@ pub(super) fn names(words: &Words<'_>) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Whether it is a `jobs` that prints more than pids.
+/// Whether it is a `jobs` that prints more than pids. In zsh `-p` adds them to the texts.
 fn lists_texts(words: &Words<'_>) -> bool {
     let prints_pids = |word: Option<Vec<u8>>| {
         word.is_some_and(|word| word.starts_with(b"-") && word.contains(&b'p'))
     };
-    words.literal(0).as_deref() == Some(b"jobs") && !words.rest(1).into_iter().any(prints_pids)
+    words.literal(0).as_deref() == Some(b"jobs")
+        && (words.dialect == Dialect::Zsh || !words.rest(1).into_iter().any(prints_pids))
 }
 
 /// Leaves alone what begins with one of the names. `text` is that of level 0.

@@ -37,6 +37,7 @@ fn what_the_shell_would_show_stays_as_it_was_written() {
         (Bash, "make & (make) & jobs", &["make", "(make)"]),
         (Zsh, "make & jobs -l", &["make"]),
         (Bash, "make & jobs -p", &[]),
+        (Zsh, "make & jobs -p", &["make"]),
         (Bash, "1x & kill %1", &[]),
         (Bash, "make & kill %+; kill %-; kill %%; kill %", &[]),
         (Bash, "make & kill %?ake", &[]),
