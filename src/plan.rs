@@ -8,6 +8,7 @@ pub mod asked;
 mod attend;
 mod builtins;
 mod hazards;
+mod named;
 mod names;
 mod prefix;
 mod simple;
@@ -25,6 +26,7 @@ use crate::syntax::{self, Background, Dialect, ScopeKind, Script, Span};
 use asked::Asked;
 use attend::Facts;
 use builtins::{is_builtin, takes_arguments_only};
+use named::Called;
 use prefix::Prefix;
 use simple::{Words, recalls};
 use unwrap::Unwrapped;
@@ -159,6 +161,9 @@ pub fn plan(text: &[u8], dialect: Dialect) -> Plan {
     };
     if script.ok {
         planner.read(0, text, script, shell);
+        planner
+            .named
+            .keep(&mut planner.spots, text, &planner.levels);
         plan.spots = planner.facts.settle(planner.spots);
         plan.levels = planner.levels;
         plan.is_hazardous = planner.hazard.is_some();
@@ -197,6 +202,8 @@ struct Planner {
     spots: Vec<Candidate>,
     facts: Facts,
     hazard: Option<&'static str>,
+    /// The names by which the text calls jobs.
+    named: Called,
 }
 
 impl Planner {
@@ -335,6 +342,7 @@ impl Planner {
             spans,
             dialect,
         };
+        self.named.read(&words);
         let prefix = Prefix::read(&words);
         if let Some(how) = prefix.how {
             self.facts.asked(scope, how);
@@ -364,10 +372,16 @@ impl Planner {
                 let letter = if name == b"set" { b'a' } else { b'f' };
                 // The text of a function may then run in a shell that has no `agent_sh`.
                 self.facts.leaks_functions |= name == b"functions"
+                    || (name == b"set" && options.is_empty())
                     || options.iter().flatten().any(|option| {
                         (option.starts_with(b"-") && option.contains(&letter))
                             || option == b"allexport"
                     });
+            }
+            b"type" | b"whence" | b"which" => {
+                for index in prefix.rest + 1..words.spans.len() {
+                    self.facts.printed(words.literal(index).as_deref());
+                }
             }
             b"eval" if prefix.same_user => {
                 self.look_through_eval(level, &words, prefix.rest, scope);

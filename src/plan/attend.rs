@@ -66,6 +66,10 @@ pub(super) struct Facts {
     calls: Log<Named>,
     /// The text of functions is exported or printed.
     pub(super) leaks_functions: bool,
+    /// What is printed if it is a function.
+    printed: Log<Named>,
+    /// Words with expansions are among it.
+    prints_unknown: bool,
 }
 
 impl Facts {
@@ -102,6 +106,28 @@ impl Facts {
     pub(super) fn call(&mut self, scope: usize, name: &[u8], at: usize) {
         let named = self.names.add(name, scope, at);
         self.calls.push(named);
+    }
+
+    /// The text of this function, if it is one, is printed; `None` for a word with expansions.
+    pub(super) fn printed(&mut self, name: Option<&[u8]>) {
+        match name {
+            Some(name) => {
+                let named = self.names.add(name, 0, 0);
+                self.printed.push(named);
+            }
+            None => self.prints_unknown = true,
+        }
+    }
+
+    /// Whether the text of a function of ours is printed.
+    fn prints_functions(&self) -> bool {
+        if self.prints_unknown || self.printed.is_empty() {
+            return self.prints_unknown;
+        }
+        let functions = self.functions.iter().map(|named| self.names.get(named));
+        let functions: std::collections::HashSet<&[u8]> = functions.collect();
+        let mut printed = self.printed.iter();
+        printed.any(|named| functions.contains(self.names.get(named)))
     }
 
     pub(super) fn asked(&mut self, scope: usize, how: How) {
@@ -156,6 +182,7 @@ impl Facts {
             let Candidate { spot, op, .. } = candidate;
             (spot.start, usize::MAX - op, spot.level)
         });
+        self.leaks_functions |= self.prints_functions();
         let callers = self.resolve_calls();
         let (captured, in_function) = self.inherit();
         let mut disowned: Vec<Option<bool>> = candidates

@@ -34,7 +34,7 @@ impl Names {
         }
     }
 
-    fn get(&self, named: &Named) -> &[u8] {
+    pub(super) fn get(&self, named: &Named) -> &[u8] {
         &self.0[named.start as usize..named.end as usize]
     }
 }

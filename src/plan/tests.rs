@@ -17,6 +17,44 @@ fn spots(text: &str, dialect: Dialect) -> Vec<String> {
 }
 
 #[test]
+fn what_the_shell_would_show_stays_as_it_was_written() {
+    let kept = |text: &str, dialect| -> Vec<String> {
+        let plan = plan(text.as_bytes(), dialect);
+        assert!(plan.ok, "{text}: {:?}", plan.why);
+        let spots = plan.spots.iter().filter(|spot| spot.untouchable);
+        spots
+            .map(|spot| text[spot.start..spot.end].to_owned())
+            .collect()
+    };
+    let table: &[(Dialect, &str, &[&str])] = &[
+        (Bash, "make & sleep 1 & kill %make", &["make"]),
+        (Posix, "make & sleep 1 & kill %ma", &["make"]),
+        (Zsh, "make & sleep 1 & fg '%make'", &["make"]),
+        (Bash, "make & (make) & kill '%('", &["(make)"]),
+        (Bash, "bash -c 'make & kill %make'", &["make"]),
+        (Bash, "make & disown make", &["make"]),
+        (Bash, "make & kill make", &[]),
+        (Bash, "make & (make) & jobs", &["make", "(make)"]),
+        (Zsh, "make & jobs -l", &["make"]),
+        (Bash, "make & jobs -p", &[]),
+        (Zsh, "make & jobs -p", &["make"]),
+        (Bash, "1x & kill %1", &[]),
+        (Bash, "make & kill %+; kill %-; kill %%; kill %", &[]),
+        (Bash, "make & kill %?ake", &[]),
+        (Bash, "make & printf %s x", &[]),
+        (Bash, "f() { make & }; a & type f", &["make"]),
+        (Bash, "f() { make & }; type $x", &["make"]),
+        (Bash, "f() { make & }; type make", &[]),
+        (Zsh, "f() { make & }; which f", &["make"]),
+        (Bash, "f() { make & }; set", &["make"]),
+        (Bash, "f() { make & }; set -e", &[]),
+    ];
+    for (dialect, text, expected) in table {
+        assert_eq!(kept(text, *dialect), *expected, "{text}");
+    }
+}
+
+#[test]
 fn spots_and_how() {
     let table: &[(Dialect, &str, &[&str])] = &[
         (Bash, "a", &[]),

@@ -116,6 +116,8 @@ impl Scanner<'_> {
     /// `in_case` says that `;&` and the like may follow.
     pub(super) fn list(&mut self, in_case: bool) -> Parse<()> {
         self.enter()?;
+        // Where a list ends with a word, all but zsh want a command in it.
+        let mut may_end = in_case || self.at.in_braces || self.dialect == Dialect::Zsh;
         loop {
             self.newlines()?;
             match self.cur() {
@@ -128,8 +130,12 @@ impl Scanner<'_> {
                 _ => {}
             }
             if self.at_closer() {
+                if !may_end {
+                    return Err(Stop::Fail("a list without a command"));
+                }
                 break;
             }
+            may_end = true;
             if !self.list_item(in_case)? {
                 break;
             }
@@ -264,12 +270,16 @@ impl Scanner<'_> {
             }
             prefixed = true;
         }
-        if prefixed && matches!(self.cur(), None | Some(b'\n' | b';' | b'&' | b'|' | b')')) {
-            let redirects = self.cur() == Some(b'&') && self.next() == Some(b'>');
-            if !redirects {
-                // `time` and `!` may stand alone.
-                return Ok((None, None));
-            }
+        // `time` and `!` may stand alone, except in a plain shell; never before `&`.
+        let zsh = self.dialect == Dialect::Zsh;
+        let alone = match self.cur() {
+            None | Some(b'\n' | b';' | b')') => self.dialect != Dialect::Posix,
+            Some(b'|') => zsh,
+            Some(b'&') => zsh && self.next() == Some(b'&'),
+            _ => false,
+        };
+        if prefixed && alone {
+            return Ok((None, None));
         }
         let mut mark = self.mark();
         let mut simple = self.command()?;

@@ -57,6 +57,9 @@ impl Scanner<'_> {
             Some(strip_tabs) => self.heredoc_start(strip_tabs)?,
             None => {
                 self.blanks_only();
+                if self.cur() == Some(b'#') {
+                    return Err(Stop::Fail("a comment in place of a redirection's target"));
+                }
                 let word = self.word(false)?;
                 if word.span.is_empty() {
                     return Err(Stop::Fail("a redirection has no target"));
@@ -96,6 +99,9 @@ impl Scanner<'_> {
                 // `>` with what may follow it: `>>`, `>|`, `>&`, `>>&|`, `>!` …
                 if self.raw(self.at.pos) == Some(b'>') {
                     self.bump();
+                    if !zsh {
+                        return None;
+                    }
                 }
                 let mut more = true;
                 while more {

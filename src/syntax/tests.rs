@@ -46,8 +46,9 @@ fn cases_also_work_inside_other_constructs() {
             ("f() {\n", "\n}"),
             ("echo \"$(\n", "\n)\""),
         ] {
-            // A here-document that has no end swallows whatever comes after.
-            if case.contains("unterminated") {
+            // A here-document that has no end swallows whatever comes after, and a comment alone is no
+            // command.
+            if case.contains("unterminated") || case.starts_with('#') {
                 continue;
             }
             let whole = [before.as_bytes(), &text, after.as_bytes()].concat();
@@ -91,9 +92,34 @@ fn what_is_no_shell_text_is_refused() {
         "then",
         "x=(a & b)",
         "a (b)",
+        "! & b",
+        "!& b",
+        "a && ! & b",
+        "time & b",
+        "time -p & b",
+        "! time & b",
+        "! | b & c",
+        "time && b & c",
+        "a >>|f & b",
+        "a >>&f & b",
+        "a > #f\nb & c",
+        "if a; then fi & b",
+        "if a; then b; else fi & c",
+        "if then a; fi & b",
+        "while do a; done & b",
+        "while a; do done & b",
+        "for x in a; do\n# nothing\ndone & b",
+        "{ } & b",
+        "f() { }; a & b",
     ] {
         let script = scan(text.as_bytes(), Dialect::Bash);
         assert!(!script.ok, "{text}");
+    }
+    for text in ["! & a", "!; a & b", "!\na & b", "a >>|f & b", "{ } & a"] {
+        assert!(!scan(text.as_bytes(), Dialect::Posix).ok, "{text}");
+    }
+    for text in ["! & a", "time & a", "! time & a", "a > #f\nb & c"] {
+        assert!(!scan(text.as_bytes(), Dialect::Zsh).ok, "{text}");
     }
     assert!(!scan(b"a\0&", Dialect::Bash).ok);
 }

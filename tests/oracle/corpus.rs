@@ -10,13 +10,14 @@ use std::path::{Path, PathBuf};
 
 use crate::support::{Ended, Input, Sandbox, Streams, has_for_part};
 
-const GROUPS: [(&str, &str); 6] = [
+const GROUPS: [(&str, &str); 7] = [
     ("quoting", include_str!("corpus/quoting.txt")),
     ("expansions", include_str!("corpus/expansions.txt")),
     ("redirections", include_str!("corpus/redirections.txt")),
     ("control", include_str!("corpus/control.txt")),
     ("status", include_str!("corpus/status.txt")),
     ("data", include_str!("corpus/data.txt")),
+    ("refused", include_str!("corpus/refused.txt")),
 ];
 
 /// What a case that reads stdin finds there.

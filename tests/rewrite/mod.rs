@@ -18,10 +18,10 @@ use agent_sh::syntax::Dialect;
 mod compared;
 /// Shells that their text has changed under our function.
 mod hostile;
-/// What is said of a job that cannot run.
-mod messages;
 /// Texts that a scanner could lose itself in.
 mod memory;
+/// What is said of a job that cannot run.
+mod messages;
 mod stdin;
 mod texts;
 
