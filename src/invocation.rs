@@ -20,6 +20,11 @@ const SHELLS: &[&str] = &[
     "bash", "sh", "zsh", "dash", "ksh", "mksh", "ash", "rbash", "ksh93",
 ];
 
+/// Names that mean `entrypoint`: what `docker run --init` calls, and our own.
+const INITS: &[&str] = &["docker-init", "agent-sh-init"];
+/// The verb that is told from the others before clap is built, because it has to stay small.
+const ENTRYPOINT: &str = "entrypoint";
+
 /// The verbs of the command line, here because `-c` must be told from them before clap is built.
 pub const VERBS: &[&str] = &[
     "run",
@@ -35,6 +40,7 @@ pub const VERBS: &[&str] = &[
     "events",
     "gc",
     "parse",
+    "entrypoint",
     "setup",
     "hook",
     "doctor",
@@ -58,6 +64,8 @@ pub enum Role {
     HookProgram(OsString),
     /// Stays the parent of a program that outlives whoever started it.
     Keep(Vec<OsString>),
+    /// PID 1 of a container, or a reaper below it: its options and the command.
+    Entrypoint(Vec<OsString>),
     /// A verb of ours; the arguments as they came.
     Verb,
     Shell(ShellCall),
@@ -127,6 +135,9 @@ pub fn read(
         _ => {}
     }
     let name = base_name(&argv0);
+    if INITS.contains(&name.as_str()) {
+        return Role::Entrypoint(rest.to_vec());
+    }
     let (name, disguised) = match name.strip_prefix("agent-sh-") {
         Some(inner) => (inner, true),
         None => (name.as_str(), false),
@@ -154,6 +165,9 @@ pub fn read(
         return call(None, Vec::new(), form_of(rest, &stdin_is_terminal));
     };
     let word = first.to_string_lossy();
+    if word == ENTRYPOINT {
+        return Role::Entrypoint(rest[1..].to_vec());
+    }
     if VERBS.contains(&&*word) || matches!(&*word, "--help" | "-h" | "--version" | "-V") {
         return Role::Verb;
     }
