@@ -4,9 +4,9 @@
 use std::ffi::OsString;
 
 use crate::handoff::{CALLER_VARIABLE, SUPERVISOR_VARIABLE};
-use crate::session;
+use crate::session as keys;
 use crate::settings::Settings;
-use crate::sys::proc;
+use crate::sys::{proc, session};
 
 /// Programs that are harnesses, by the name they run under.
 const HARNESS_PROGRAMS: &[(&str, &str)] = &[
@@ -28,11 +28,8 @@ pub fn on_behalf(
     env: impl Fn(&str) -> Option<OsString>,
     from: i32,
 ) -> (Option<String>, Option<String>) {
-    let key = settings
-        .session
-        .clone()
-        .or_else(|| session::session_key(&env));
-    let name = session::harness(&env);
+    let key = settings.session.clone().or_else(|| keys::session_key(&env));
+    let name = keys::harness(&env);
     if key.is_some() && name.is_some() {
         return (key, name.map(str::to_owned));
     }
@@ -138,14 +135,22 @@ fn harness_program(stat: &proc::Stat) -> Option<&'static str> {
 }
 
 /// Whether every process here dies with the call: the front is the init of its pid namespace, or that
-/// init is a sandbox helper which leaves with the command.
+/// init is the helper of a sandbox, which leaves with the command. `caller` is the front's parent; that it
+/// is outside of the namespace (0) says nothing: so it is in `docker exec` and `nsenter`, too.
 #[must_use]
-pub fn dies_with_the_call(caller: i32) -> bool {
+pub fn dies_with_the_call(front_is_init: bool, caller: i32) -> bool {
     if proc::pidns() == proc::FIRST_PIDNS {
         return false;
     }
-    // The front's parent is 0 when the front itself is init.
-    caller == 0
-        || std::env::var_os("CODEX_SANDBOX_NETWORK_DISABLED").is_some()
-        || proc::comm(1).is_some_and(|name| name == "bwrap" || name.starts_with("codex"))
+    // A harness that works inside a sandbox itself outlives its calls, and so does the sandbox.
+    let harness_inside = || client(|name| std::env::var_os(name), caller).is_some();
+    front_is_init || is_in_sandbox_of_call() && !harness_inside()
+}
+
+/// Whether a sandbox was made for one command. Codex marks its commands also where it runs them without
+/// one; but only those within have given up new privileges.
+fn is_in_sandbox_of_call() -> bool {
+    let helper = proc::comm(1);
+    helper.is_some_and(|name| name == "bwrap" || name.starts_with("codex"))
+        || std::env::var_os("CODEX_SANDBOX_NETWORK_DISABLED").is_some() && session::no_new_privs()
 }

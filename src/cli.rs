@@ -87,8 +87,8 @@ pub enum Verb {
 #[command(after_help = "\
 One argument with blanks in it is text for the real shell; several words are a program and its arguments.
 The job's id is printed. With -i it can be typed at ('agent-sh send', 'agent-sh attach'); with -i --wait at a terminal \
-it is attached to at once, and Ctrl-] detaches. A signal to --wait ends the waiting, not the job. A name means the \
-newest job that has it.
+it is attached to at once, and Ctrl-] detaches. A signal to --wait ends the waiting, not the job. With --wait a pipe or a file \
+as stdin is the job's; else it has none. A name means the newest running job that has it, else the newest.
 
 Example:
   agent-sh run --name web -- npm run dev
@@ -140,7 +140,7 @@ Within a session (an agent's conversation) only its jobs are listed, else all. N
 TIME is how long a job has run, or took. EXIT is its exit code, or the signal that ended it.
 --watch refreshes in place until Ctrl-C; where there is no terminal it prints the list again whenever it changed.
 --json prints an array of objects with: id name state exit_code signal pid command how session harness cwd \
-started_at ended_at duration_ms transcript redirected_to bytes_total degraded.
+started_at ended_at duration_ms transcript redirected_to redirected_stderr bytes_total degraded.
 
 Example:
   agent-sh ps
@@ -196,7 +196,8 @@ pub struct Show {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Clean text, as a person would have seen it: no escape sequences, progress bars as they stood last, nothing of \
-full-screen programs. If stdout was redirected to a file, that file is shown, and stderr says so.
+full-screen programs. If a stream was redirected to a file, that file is shown, and stderr says so; --stderr shows \
+that of stderr alone.
 --json prints {\"line\":TEXT} for each line, and {\"left_out\":BYTES} where the middle of a long output was not kept.
 
 Example:
@@ -226,6 +227,9 @@ pub struct Logs {
     /// The bytes as the job wrote them, escape sequences included
     #[arg(long, conflicts_with_all = ["screen", "cast", "json"])]
     pub raw: bool,
+    /// Only the file that its stderr was sent to, where that is one of its own
+    #[arg(long, conflicts_with_all = ["screen", "cast"])]
+    pub stderr: bool,
     /// What stands on the job's screen now
     #[arg(long, conflicts_with = "cast")]
     pub screen: bool,
@@ -240,7 +244,8 @@ pub struct Logs {
 /// Block until jobs have ended, or until one writes, listens or is silent
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Without an ID: all running jobs of the caller's session, or of every session if the caller has none.
+Without an ID: the running jobs of the caller's session (of every session if the caller has none), and those of it that \
+ended and that no 'wait' has reported yet; with --for-output, --for-port or --idle only those that run.
 One line per job is printed when it ends; with --json its record, one a line.
 --for-output looks at all lines since the job's start, as clean text, a prompt without a newline included. \
 --for-port waits until a process of the job itself listens on that TCP port.

@@ -7,7 +7,7 @@
 mod orphans;
 mod terminal;
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CStr, OsStr, OsString};
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -19,7 +19,7 @@ use crate::handoff::{
     Address, CHANGED_SIGNALS, FrontLink, LoneJob, RunJob, SUPERVISOR_TITLE, SUPERVISOR_VARIABLE,
     SupervisorLink, ToFront, ToSupervisor, Work,
 };
-use crate::invocation::{Form, OWN_NAME, ShellCall};
+use crate::invocation::{Argv0, Form, ShellCall};
 use crate::session::own_command;
 use crate::shell::{self, Ourselves, RealShell};
 use crate::sys::affinity::Affinity;
@@ -131,7 +131,7 @@ pub fn run_job(
         let call = ShellCall {
             stands_for: None,
             disguised: false,
-            argv0: OsString::from(OWN_NAME),
+            argv0: Argv0::Own { login: false },
             args: vec![OsString::from("-c"), argv[0].clone()],
             form: Form::Command { index: 1 },
             is_bare: false,
@@ -182,12 +182,12 @@ fn program_for(name: &OsStr, cwd: Option<&Path>) -> Result<PathBuf> {
 
 /// The real shell's argv: argv[0] as it came, or its own name when we were called by ours.
 fn real_argv(call: &ShellCall, real: &RealShell) -> Vec<OsString> {
-    let base = PathBuf::from(&call.argv0);
-    let own = call.stands_for.is_none() || base.file_name().is_some_and(|n| n == OWN_NAME);
-    let argv0 = if own {
-        OsString::from(&real.name)
-    } else {
-        call.argv0.clone()
+    let argv0 = match &call.argv0 {
+        Argv0::Given(name) => name.clone(),
+        Argv0::Own { login } => {
+            let dash = if *login { "-" } else { "" };
+            OsString::from(format!("{dash}{}", real.name))
+        }
     };
     std::iter::once(argv0)
         .chain(call.args.iter().cloned())
@@ -286,8 +286,14 @@ struct Handed {
     shell_pid: &'static AtomicI32,
 }
 
+/// What `ps` shows of a front that waits. Short, as it has to fit where its arguments were, and with no
+/// word in it that somebody might look for to find a program: see `session::set_title`.
+const TITLE: &CStr = c"agent-sh";
+
 /// Starts the supervisor where no walk from the front finds it. `None`: nothing was started.
 fn hand_off(mut work: Work, supervise: fn(Work) -> !) -> Option<Handed> {
+    // Before anything is forked from us, and before the command can look for its own text.
+    session::set_title(TITLE);
     let (answers, their_answers) = fds::pipe().ok()?;
     let (their_requests, requests) = fds::pipe().ok()?;
     if work.run.is_some() {

@@ -81,6 +81,8 @@ pub struct Work {
     pub affinity: Option<Affinity>,
     /// The process that started the front.
     pub caller: i32,
+    /// The front is the init of its pid namespace.
+    pub front_is_init: bool,
     /// The path of this program.
     pub ourselves: PathBuf,
     /// `Some` iff the front has a controlling terminal.
@@ -138,6 +140,7 @@ impl Work {
             saved,
             affinity: None,
             caller: session::parent_pid(),
+            front_is_init: session::pid() == 1,
             ourselves,
             terminal: session::controlling_terminal(),
             group: Group::Own,
@@ -211,6 +214,9 @@ pub enum ToSupervisor {
     Continue,
 }
 
+/// No announcement is longer; nothing longer is read.
+const LONGEST_TEXT: usize = 1 << 20;
+
 impl ToFront {
     fn encode(&self) -> Vec<u8> {
         let (tag, value, text): (u8, i32, &[u8]) = match self {
@@ -220,12 +226,13 @@ impl ToFront {
             Self::Done(status) => (b'd', *status, &[]),
             Self::Failed(errno) => (b'f', *errno, &[]),
         };
+        let text = &text[..text.len().min(LONGEST_TEXT)];
         let length = u32::try_from(text.len()).unwrap_or(0);
         let mut frame = Vec::with_capacity(9 + text.len());
         frame.push(tag);
         frame.extend(value.to_le_bytes());
         frame.extend(length.to_le_bytes());
-        frame.extend(&text[..length as usize]);
+        frame.extend(text);
         frame
     }
 }
@@ -268,7 +275,8 @@ impl FrontLink {
         Some(match frame[0] {
             b'c' => ToSupervisor::Continue,
             _ => ToSupervisor::Signal {
-                signal: number(1),
+                // What is no signal must not become one, nor overflow as a part of an exit code.
+                signal: number(1).clamp(1, 64),
                 sender: number(5),
             },
         })
@@ -309,6 +317,9 @@ impl SupervisorLink {
         self.answers.read_exact(&mut head)?;
         let value = i32::from_le_bytes([head[1], head[2], head[3], head[4]]);
         let length = u32::from_le_bytes([head[5], head[6], head[7], head[8]]);
+        if length as usize > LONGEST_TEXT {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
         let mut text = vec![0u8; length as usize];
         self.answers.read_exact(&mut text)?;
         Ok(match head[0] {

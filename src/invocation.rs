@@ -1,4 +1,5 @@
-//! What we were called as and what for: argv → role. Pure; the caller says which files exist.
+//! What we were called as and what for: argv and the file that was executed → role. Pure; the caller says
+//! which files exist.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -92,17 +93,26 @@ impl Interposed {
 /// A call that stands for one of a real shell.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ShellCall {
-    /// The shell that argv[0] names; `None` when called by our own name.
+    /// The shell that we were executed as; `None` when executed by our own name.
     pub stands_for: Option<String>,
-    /// Called as `agent-sh-bash` and the like: the name is for the harness's eyes.
+    /// Executed as `agent-sh-bash` and the like: the name is for the harness's eyes.
     pub disguised: bool,
-    /// argv[0] as it came.
-    pub argv0: OsString,
+    /// How the real shell is to be called.
+    pub argv0: Argv0,
     /// The arguments for the real shell.
     pub args: Vec<OsString>,
     pub form: Form,
     /// Called by our own name with one argument and no `-c`: `args` is not what came.
     pub is_bare: bool,
+}
+
+/// argv[0] for the real shell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Argv0 {
+    /// What came: `$0`, the prefix of messages, posix mode and login depend on it.
+    Given(OsString),
+    /// We were called by a name of our own, which the shell is not to show: its own name.
+    Own { login: bool },
 }
 
 /// Where the shell gets its commands from.
@@ -114,17 +124,59 @@ pub enum Form {
     },
     Script,
     Stdin,
-    /// Nothing to supervise: interactive, `-n`, `--version`, or a mistake the shell will explain.
+    /// Nothing to supervise: a person at a terminal, `-n`, `--version`, or a mistake the shell will explain.
     Untouched,
 }
 
-/// Reads the arguments of this process.
+/// What a name says of us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Named<'a> {
+    Shell {
+        name: &'a str,
+        disguised: bool,
+    },
+    Interposed(Interposed),
+    /// PID 1 of a container.
+    Init,
+    /// Our own name, or one that somebody gave to us or to the call.
+    Nothing,
+}
+
+fn named(base: &str) -> Named<'_> {
+    if INITS.contains(&base) {
+        return Named::Init;
+    }
+    let (name, disguised) = match base.strip_prefix("agent-sh-") {
+        Some(inner) => (inner, true),
+        None => (base, false),
+    };
+    match name {
+        "nohup" => Named::Interposed(Interposed::Nohup),
+        "setsid" => Named::Interposed(Interposed::Setsid),
+        _ if SHELLS.contains(&name) => Named::Shell { name, disguised },
+        _ => Named::Nothing,
+    }
+}
+
+/// Whether `executed` is a script, and we are only the interpreter that its first line names: the kernel
+/// notes the script as what was executed, and puts it among our arguments. (Behind the words of that
+/// line, at most one of each script where the interpreter of one is another.)
+fn is_script(executed: &OsStr, rest: &[OsString]) -> bool {
+    rest.iter().take(4).any(|arg| arg == executed)
+}
+
+/// Reads the arguments of this process. `executed` is the file that the kernel was told to execute.
+///
+/// That file says whom we stand for. argv[0] is the caller's to choose (`exec -a name bash`, `-su`), and
+/// only passed on. It decides where the file says nothing: the program by its own name, a descriptor
+/// (`/dev/fd/5`), the dynamic linker, a script.
 pub fn read(
     args: &[OsString],
+    executed: Option<&OsStr>,
     stdin_is_terminal: impl Fn() -> bool,
     is_file: impl Fn(&OsStr) -> bool,
 ) -> Role {
-    let argv0 = args.first().cloned().unwrap_or_default();
+    let given = args.first().cloned().unwrap_or_default();
     let rest = args.get(1..).unwrap_or_default();
     match rest.first().and_then(|arg| arg.to_str()) {
         Some(LAUNCH) => return Role::Launch(rest[1..].to_vec()),
@@ -134,35 +186,47 @@ pub fn read(
         Some(HOOK_PROGRAM) if rest.len() == 2 => return Role::HookProgram(rest[1].clone()),
         _ => {}
     }
-    let name = base_name(&argv0);
-    if INITS.contains(&name.as_str()) {
-        return Role::Entrypoint(rest.to_vec());
-    }
-    let (name, disguised) = match name.strip_prefix("agent-sh-") {
-        Some(inner) => (inner, true),
-        None => (name.as_str(), false),
+    let (base, login) = base_name(&given);
+    let file = executed
+        .filter(|path| !is_script(path, rest))
+        .map(|path| base_name(path).0);
+    let by_file = file.as_deref().map_or(Named::Nothing, named);
+    let whom = match by_file {
+        Named::Nothing => named(&base),
+        known => known,
     };
-    let call = |stands_for, args: Vec<OsString>, form| {
+    // A name that is the file's own tells a caller's choice from none: whoever renamed us did not mean
+    // the shell's `$0`.
+    let is_own = base == OWN_NAME
+        || whom == Named::Nothing && file.as_ref().is_none_or(|file| *file == base);
+    let call = |args: Vec<OsString>, form, is_bare| {
+        let (stands_for, disguised) = match whom {
+            Named::Shell { name, disguised } => (Some(name.to_owned()), disguised),
+            _ => (None, false),
+        };
         Role::Shell(ShellCall {
             stands_for,
             disguised,
-            argv0: argv0.clone(),
+            argv0: if is_own {
+                Argv0::Own { login }
+            } else {
+                Argv0::Given(given.clone())
+            },
             args,
             form,
-            is_bare: false,
+            is_bare,
         })
     };
-    if SHELLS.contains(&name) {
-        let form = form_of(rest, &stdin_is_terminal);
-        return call(Some(name.to_owned()), rest.to_vec(), form);
-    }
-    match name {
-        "nohup" => return Role::Interpose(Interposed::Nohup, rest.to_vec()),
-        "setsid" => return Role::Interpose(Interposed::Setsid, rest.to_vec()),
-        _ => {}
+    match whom {
+        Named::Shell { .. } => {
+            return call(rest.to_vec(), form_of(rest, &stdin_is_terminal), false);
+        }
+        Named::Interposed(what) => return Role::Interpose(what, rest.to_vec()),
+        Named::Init => return Role::Entrypoint(rest.to_vec()),
+        Named::Nothing => {}
     }
     let Some(first) = rest.first() else {
-        return call(None, Vec::new(), form_of(rest, &stdin_is_terminal));
+        return call(Vec::new(), form_of(rest, &stdin_is_terminal), false);
     };
     let word = first.to_string_lossy();
     if word == ENTRYPOINT {
@@ -171,34 +235,32 @@ pub fn read(
     if VERBS.contains(&&*word) || matches!(&*word, "--help" | "-h" | "--version" | "-V") {
         return Role::Verb;
     }
-    if word.starts_with(['-', '+']) || is_file(first) {
-        return call(None, rest.to_vec(), form_of(rest, &stdin_is_terminal));
+    // With more words behind it, a path is a script, there or not: the shell says what is wrong.
+    let is_path = rest.len() > 1 && word.contains('/');
+    if word.starts_with(['-', '+']) || is_path || is_file(first) {
+        return call(rest.to_vec(), form_of(rest, &stdin_is_terminal), false);
     }
     if rest.len() == 1 {
         // Claude Code's SHELL_PREFIX: the whole command is one argument.
-        return Role::Shell(ShellCall {
-            stands_for: None,
-            disguised,
-            argv0: argv0.clone(),
-            args: vec![OsString::from("-c"), first.clone()],
-            form: Form::Command { index: 1 },
-            is_bare: true,
-        });
+        let args = vec![OsString::from("-c"), first.clone()];
+        return call(args, Form::Command { index: 1 }, true);
     }
     Role::Unknown(first.clone())
 }
 
-/// The last part of argv[0], without the dash of a login shell.
-fn base_name(argv0: &OsStr) -> String {
-    let bytes = argv0.as_bytes();
+/// The last part of a name, without the dash of a login shell, and whether it had one.
+fn base_name(name: &OsStr) -> (String, bool) {
+    let bytes = name.as_bytes();
     let base = bytes.rsplit(|&byte| byte == b'/').next().unwrap_or(bytes);
-    String::from_utf8_lossy(base.strip_prefix(b"-").unwrap_or(base)).into_owned()
+    let plain = base.strip_prefix(b"-");
+    let text = String::from_utf8_lossy(plain.unwrap_or(base)).into_owned();
+    (text, plain.is_some())
 }
 
 /// Finds the text among a shell's arguments: options may come before and after `-c`, clusters may
 /// hold several letters, and `o` and `O` take the arguments that follow their cluster.
 fn form_of(args: &[OsString], stdin_is_terminal: &impl Fn() -> bool) -> Form {
-    let (mut command, mut stdin, mut interactive) = (false, false, false);
+    let (mut command, mut stdin) = (false, false);
     let mut index = 0;
     while let Some(arg) = args.get(index) {
         let arg = arg.as_bytes();
@@ -216,7 +278,6 @@ fn form_of(args: &[OsString], stdin_is_terminal: &impl Fn() -> bool) -> Form {
                     match letter {
                         b'c' if set => command = true,
                         b's' if set => stdin = true,
-                        b'i' if set => interactive = true,
                         b'n' | b'D' if set => return Form::Untouched,
                         b'o' | b'O' => index += 1,
                         _ => {}
@@ -234,7 +295,9 @@ fn form_of(args: &[OsString], stdin_is_terminal: &impl Fn() -> bool) -> Form {
         (true, Some(_)) => Form::Command { index },
         (true, None) => Form::Untouched,
         (false, Some(_)) if !stdin => Form::Script,
-        _ if interactive || stdin_is_terminal() => Form::Untouched,
+        _ if stdin_is_terminal() => Form::Untouched,
+        // Also with `-i`: a program types there, not a person. It has a supervisor like any other script,
+        // so that a call below it is a nested one, whose `$PPID` is this shell.
         _ => Form::Stdin,
     }
 }
@@ -244,9 +307,14 @@ mod tests {
     use super::*;
 
     fn role(line: &[&str]) -> Role {
+        role_of(line[0].trim_start_matches('-'), line)
+    }
+
+    fn role_of(executed: &str, line: &[&str]) -> Role {
         let args: Vec<OsString> = line.iter().map(OsString::from).collect();
         read(
             &args,
+            (!executed.is_empty()).then_some(OsStr::new(executed)),
             || false,
             |path| path == "script.sh" || path == "/x/s",
         )
@@ -289,13 +357,17 @@ mod tests {
             (&["bash", "-c"], Form::Untouched),
             (&["bash", "-n", "-c", "x"], Form::Untouched),
             (&["bash", "--version"], Form::Untouched),
-            (&["bash", "-i"], Form::Untouched),
+            (&["bash", "-i"], Form::Stdin),
+            (&["zsh", "-fi", "-s", "a"], Form::Stdin),
+            (&["bash", "-i", "script.sh"], Form::Script),
             (&["bash"], Form::Stdin),
             (&["bash", "-s", "a", "b"], Form::Stdin),
             (&["bash", "script.sh", "-c", "x"], Form::Script),
             (&["bash", "-x", "anything", "a"], Form::Script),
             (&["agent-sh", "-lc", "x"], at(1)),
             (&["agent-sh", "script.sh", "a"], Form::Script),
+            (&["agent-sh", "./nope.sh", "a"], Form::Script),
+            (&["agent-sh", "./nope.sh"], at(1)),
             (&["agent-sh", "make -j2 && echo ok"], at(1)),
             (&["agent-sh", "ls"], at(1)),
             (&["/opt/agent-sh-bash", "-c", "x"], at(1)),
@@ -307,18 +379,130 @@ mod tests {
     }
 
     #[test]
-    fn tells_whom_it_stands_for() {
-        let stands = |line: &[&str]| match role(line) {
-            Role::Shell(call) => (call.stands_for, call.disguised),
-            other => panic!("{other:?}"),
+    fn a_person_at_a_terminal_is_left_alone() {
+        let at_terminal = |line: &[&str]| {
+            let args: Vec<OsString> = line.iter().map(OsString::from).collect();
+            match read(&args, None, || true, |_| false) {
+                Role::Shell(call) => call.form,
+                other => panic!("{line:?} is {other:?}"),
+            }
         };
-        assert_eq!(stands(&["-bash", "-c", "x"]), (Some("bash".into()), false));
+        for line in [
+            &["bash"][..],
+            &["-zsh"],
+            &["bash", "-i"],
+            &["sh", "-s", "a"],
+        ] {
+            assert_eq!(at_terminal(line), Form::Untouched, "{line:?}");
+        }
         assert_eq!(
-            stands(&["/x/agent-sh-bash", "-c", "x"]),
-            (Some("bash".into()), true)
+            at_terminal(&["bash", "-ic", "x"]),
+            Form::Command { index: 1 }
         );
-        assert_eq!(stands(&["agent-sh", "-c", "x"]), (None, false));
-        assert_eq!(stands(&["renamed", "-c", "x"]), (None, false));
+        assert_eq!(at_terminal(&["bash", "script"]), Form::Script);
+    }
+
+    /// What the file and argv[0] make of a call: the shell, whether it is disguised, and its argv[0].
+    fn stands(executed: &str, line: &[&str]) -> (String, bool, String) {
+        let call = match role_of(executed, line) {
+            Role::Shell(call) => call,
+            Role::Interpose(what, _) => return (what.name().to_owned(), false, String::new()),
+            Role::Verb => return ("verb".to_owned(), false, String::new()),
+            other => panic!("{executed} as {line:?} is {other:?}"),
+        };
+        let argv0 = match call.argv0 {
+            Argv0::Given(name) => name.to_string_lossy().into_owned(),
+            Argv0::Own { login: true } => "-own".to_owned(),
+            Argv0::Own { login: false } => "own".to_owned(),
+        };
+        (call.stands_for.unwrap_or_default(), call.disguised, argv0)
+    }
+
+    #[test]
+    fn tells_whom_it_stands_for() {
+        type Case<'a> = (&'a str, &'a [&'a str], (&'a str, bool, &'a str));
+        let cases: &[Case<'_>] = &[
+            // Called by the name of the file, as most do.
+            ("bash", &["bash", "-c", "x"], ("bash", false, "bash")),
+            ("/x/bash", &["bash", "-c", "x"], ("bash", false, "bash")),
+            ("/x/sh", &["/x/sh", "-c", "x"], ("sh", false, "/x/sh")),
+            ("./zsh", &["zsh", "-c", "x"], ("zsh", false, "zsh")),
+            ("/x/bash", &["-bash", "-c", "x"], ("bash", false, "-bash")),
+            (
+                "/x/agent-sh-bash",
+                &["/x/agent-sh-bash", "-c", "x"],
+                ("bash", true, "/x/agent-sh-bash"),
+            ),
+            ("/x/agent-sh", &["agent-sh", "-c", "x"], ("", false, "own")),
+            (
+                "/x/agent-sh",
+                &["-agent-sh", "-c", "x"],
+                ("", false, "-own"),
+            ),
+            ("/x/renamed", &["renamed", "-c", "x"], ("", false, "own")),
+            ("/x/nohup", &["nohup", "x"], ("nohup", false, "")),
+            // argv[0] is another name: the file decides.
+            ("/x/bash", &["my", "ps", "x"], ("bash", false, "my")),
+            ("/x/bash", &["ohio", "-c", "x"], ("bash", false, "ohio")),
+            ("/x/sh", &["myname", "-c", "x"], ("sh", false, "myname")),
+            ("/x/bash", &["sh", "-c", "x"], ("bash", false, "sh")),
+            ("/x/bash", &["-su", "-c", "x"], ("bash", false, "-su")),
+            ("/x/bash", &["", "-c", "x"], ("bash", false, "")),
+            ("/x/bash", &["nohup", "-c", "x"], ("bash", false, "nohup")),
+            ("/x/bash", &["/y/agent-sh", "ps"], ("bash", false, "own")),
+            (
+                "/x/agent-sh-zsh",
+                &["bash", "-c", "x"],
+                ("zsh", true, "bash"),
+            ),
+            ("/x/setsid", &["bash", "-c", "x"], ("setsid", false, "")),
+            // The file says nothing: argv[0] decides.
+            ("/x/agent-sh", &["zsh", "-c", "x"], ("zsh", false, "zsh")),
+            (
+                "/x/agent-sh",
+                &["-dash", "-c", "x"],
+                ("dash", false, "-dash"),
+            ),
+            ("/x/agent-sh", &["nohup", "x"], ("nohup", false, "")),
+            ("/x/agent-sh", &["ohio", "-c", "x"], ("", false, "ohio")),
+            ("/x/agent-sh", &["ohio", "ps"], ("verb", false, "")),
+            ("/dev/fd/5", &["bash", "-c", "x"], ("bash", false, "bash")),
+            ("/dev/fd/5/sh", &["x", "-c", "x"], ("sh", false, "x")),
+            (
+                "/lib/ld.so.2",
+                &["/x/sh", "-c", "x"],
+                ("sh", false, "/x/sh"),
+            ),
+            ("", &["sh", "-c", "x"], ("sh", false, "sh")),
+            ("", &["renamed", "-c", "x"], ("", false, "own")),
+            // Scripts, whatever their names: by hand, with a word in the first line, as the interpreter
+            // of another script.
+            (
+                "/x/s",
+                &["/b/bash", "/x/s", "a"],
+                ("bash", false, "/b/bash"),
+            ),
+            ("/x/bash", &["/b/sh", "/x/bash"], ("sh", false, "/b/sh")),
+            (
+                "./nohup",
+                &["/b/sh", "-e", "./nohup"],
+                ("sh", false, "/b/sh"),
+            ),
+            (
+                "./zsh",
+                &["/b/sh", "-e", "/x/s", "-u", "./zsh"],
+                ("sh", false, "/b/sh"),
+            ),
+            (
+                "/x/bash",
+                &["/b/agent-sh", "/x/s", "/x/bash"],
+                ("", false, "own"),
+            ),
+        ];
+        for (executed, line, (name, disguised, argv0)) in cases {
+            let expected = ((*name).to_owned(), *disguised, (*argv0).to_owned());
+            assert_eq!(stands(executed, line), expected, "{executed} as {line:?}");
+        }
     }
 
     #[test]

@@ -189,11 +189,9 @@ pub fn adopt(words: &[OsString], supervisor: Option<Address>) -> u8 {
     };
     // `>|` also where noclobber is set; a device is never truncated.
     // A redirection that fails would end a POSIX shell, so it is tried here first.
-    if !answer.output.is_empty() && fds::open_path(&answer.output, libc::O_WRONLY).is_ok() {
-        for (fd, replace) in [(1, answer.stdout), (2, answer.stderr)] {
-            if replace {
-                add(&format!("exec {fd}>|{}", answer.output));
-            }
+    for (fd, path) in answer.replaced() {
+        if fds::open_path(path, libc::O_WRONLY).is_ok() {
+            add(&format!("exec {fd}>|{path}"));
         }
     }
     if answer.hangups {
@@ -231,21 +229,21 @@ fn register(address: Address, mut request: Register) -> Option<Registered> {
     Registered::decode(&bytes[..count])
 }
 
-/// Puts the job's terminal in place of the streams that were still the command's own.
+/// Puts the job's terminals in place of the streams that were still the command's own.
 fn take_output(answer: &Registered) {
-    if answer.output.is_empty() {
-        return;
-    }
-    let flags = if answer.tty {
-        libc::O_RDWR
-    } else {
-        libc::O_WRONLY
+    // Where terminals have run out meanwhile, one of them is a pipe.
+    let flags = |path: &str| match answer.tty && path.starts_with("/dev/") {
+        true => libc::O_RDWR,
+        false => libc::O_WRONLY,
     };
-    let Ok(output) = fds::open_path(&answer.output, flags) else {
-        return;
-    };
-    for (fd, replace) in [(1, answer.stdout), (2, answer.stderr)] {
-        if replace {
+    let mut opened: Option<(&str, OwnedFd)> = None;
+    for (fd, path) in answer.replaced() {
+        if opened.as_ref().is_none_or(|(known, _)| *known != path) {
+            opened = fds::open_path(path, flags(path))
+                .ok()
+                .map(|new| (path, new));
+        }
+        if let Some((_, output)) = &opened {
             drop(fds::put(output.as_raw_fd(), fd));
         }
     }

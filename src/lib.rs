@@ -37,6 +37,9 @@ pub mod screen;
 pub mod session;
 pub mod settings;
 pub mod shell;
+#[cfg(test)]
+#[path = "../tests/support/skip.rs"]
+mod skip;
 pub mod store;
 pub mod supervisor;
 pub mod syntax;
@@ -48,7 +51,7 @@ pub mod sys;
 pub mod text;
 pub mod verbs;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use handoff::RunJob;
@@ -66,7 +69,9 @@ pub fn run(args: Vec<OsString>) -> u8 {
         session: caller_session,
     };
     let stdin_is_terminal = || fds::kind(0) == Kind::Terminal;
-    match invocation::read(&args, stdin_is_terminal, |path| Path::new(path).is_file()) {
+    let executed = sys::process::executed_path().map(Path::as_os_str);
+    let is_file = |path: &OsStr| Path::new(path).is_file();
+    match invocation::read(&args, executed, stdin_is_terminal, is_file) {
         Role::Shell(call) => {
             let word = call.is_bare.then(|| call.args[1].clone());
             let code = front::stand_in(call, supervisor::supervise);

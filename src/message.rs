@@ -3,9 +3,11 @@
 //! SIGPIPE has the caller's disposition here, for Rust's own start-up does not run. Where it is
 //! ignored, a reader that went away shows as EPIPE; that ends the verb without a word.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::{Error, Result};
 use crate::text;
@@ -15,6 +17,16 @@ use unicode_width::UnicodeWidthStr;
 /// The code that a death by SIGPIPE would have given.
 const PIPE_CODE: u8 = 128 + 13;
 const STDOUT: &str = "write to stdout";
+/// The longest word of talk: more is somebody's mistake, unless it is a path.
+const LONGEST_WORD: usize = 100;
+
+/// Whether the caller closed stdout; something else has its number by now.
+static STDOUT_IS_CLOSED: AtomicBool = AtomicBool::new(false);
+
+/// To be told before anything is printed.
+pub fn note_closed_stdout(is_closed: bool) {
+    STDOUT_IS_CLOSED.store(is_closed, Ordering::Relaxed);
+}
 
 /// Tells the error, and gives its exit code.
 pub fn error(error: &Error) -> u8 {
@@ -23,6 +35,11 @@ pub fn error(error: &Error) -> u8 {
     }
     talk(&lines(error));
     error.exit_code()
+}
+
+/// Tells an error that stops nothing.
+pub fn warn(error: &Error) {
+    talk(&lines(error));
 }
 
 /// One line of talk: lower case, no final stop.
@@ -44,6 +61,12 @@ pub fn out(text: &str) -> Result<()> {
 
 /// Prints data as it is, and lets it go at once: a follower must see it now.
 pub fn out_bytes(bytes: &[u8]) -> Result<()> {
+    if STDOUT_IS_CLOSED.load(Ordering::Relaxed) {
+        return Err(Error::sys(
+            STDOUT,
+            io::Error::from_raw_os_error(libc::EBADF),
+        ));
+    }
     let mut stdout = io::stdout().lock();
     stdout
         .write_all(bytes)
@@ -100,7 +123,26 @@ fn one_line(text: &str) -> String {
         _ if letter.is_control() => letter.escape_default().to_string(),
         _ => letter.to_string(),
     };
-    text.chars().map(shown).collect()
+    let words = text.split(' ').map(|word| {
+        let cut = if word.contains('/') {
+            Cow::Borrowed(word)
+        } else {
+            cut_middle(word)
+        };
+        cut.chars().map(shown).collect::<String>()
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// Both ends of a word that is too long, with the quotes that may be there.
+fn cut_middle(word: &str) -> Cow<'_, str> {
+    let count = word.chars().count();
+    if count <= LONGEST_WORD {
+        return Cow::Borrowed(word);
+    }
+    let start: String = word.chars().take(LONGEST_WORD / 2).collect();
+    let end: String = word.chars().skip(count - LONGEST_WORD / 4).collect();
+    Cow::Owned(format!("{start}…{end}"))
 }
 
 /// One write, so that lines of parallel processes do not mix. Nobody is left to tell if it fails.

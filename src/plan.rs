@@ -16,8 +16,8 @@ mod tests;
 use serde_json::{Value, json};
 
 use crate::job::How;
-use crate::syntax::literal::{Place, decode, plain};
-use crate::syntax::{self, Background, Dialect, ScopeKind, Script, Simple, Span};
+use crate::syntax::literal::{Places, decode, plain};
+use crate::syntax::{self, Background, Dialect, ScopeKind, Script, Span};
 use asked::Asked;
 use attend::Facts;
 use builtins::{is_builtin, takes_arguments_only};
@@ -92,7 +92,7 @@ pub(crate) enum Form {
 pub(crate) struct Level {
     /// Empty for level 0, which the caller has.
     pub(crate) text: Vec<u8>,
-    pub(crate) places: Vec<Place>,
+    pub(crate) places: Places,
     pub(crate) parent: usize,
     pub(crate) dialect: Dialect,
     /// The level whose shell runs it: itself, or for `eval` the one around.
@@ -131,7 +131,7 @@ pub fn plan(text: &[u8], dialect: Dialect) -> Plan {
     let mut planner = Planner::default();
     planner.levels.push(Level {
         text: Vec::new(),
-        places: Vec::new(),
+        places: Places::default(),
         parent: 0,
         dialect,
         shell: 0,
@@ -147,7 +147,7 @@ pub fn plan(text: &[u8], dialect: Dialect) -> Plan {
         taken: false,
     };
     if script.ok {
-        planner.read(0, text, &script, shell);
+        planner.read(0, text, script, shell);
         plan.spots = planner.facts.settle(planner.spots);
         plan.levels = planner.levels;
         plan.taken = planner.taken;
@@ -175,58 +175,57 @@ struct Planner {
 
 impl Planner {
     /// Takes over what was found in one text. `scope` is the shell that runs it.
-    fn read(&mut self, level: usize, text: &[u8], script: &Script, scope: usize) {
-        let mut scopes = vec![scope];
-        for _ in script.scopes.iter().skip(1) {
-            scopes.push(self.facts.scope(None, ScopeKind::Shell));
-        }
-        for (local, found) in script.scopes.iter().enumerate().skip(1) {
-            let parent = found.parent.map(|parent| scopes[parent]);
-            self.facts.set_scope(scopes[local], parent, found.kind);
+    fn read(&mut self, level: usize, text: &[u8], script: Script, scope: usize) {
+        // The scopes of a text but the first are numbered in a row.
+        let first = self.facts.scopes();
+        let global = |local: usize| match local {
+            0 => scope,
+            _ => first + local - 1,
+        };
+        for found in script.scopes.iter().skip(1) {
+            self.facts.scope(found.parent().map(global), found.kind);
         }
         for function in &script.functions {
-            let name = function.name.map(|span| &text[span.start..span.end]);
+            let name = function.name.map(|span| span.of(text));
             self.taken |= name == Some(FUNCTION);
-            self.facts
-                .function(name, scopes[function.scope], scopes[function.body]);
+            let (scope, body) = (global(function.scope()), global(function.body()));
+            self.facts.function(name, scope, body);
         }
         let mut launched = vec![false; script.simples.len()];
         for list in &script.lists {
-            let form = self.form(level, text, script, list);
-            if let (Form::Insert { .. }, Some(index)) = (form, list.simple) {
+            let form = self.form(level, text, &script, list);
+            if let (Form::Insert { .. }, Some(index)) = (form, list.simple()) {
                 launched[index] = true;
             }
             self.spots.push(Candidate {
                 spot: Spot {
-                    start: self.outer(level, list.span.start),
-                    end: self.outer(level, list.span.end),
+                    start: self.outer(level, list.span.start()),
+                    end: self.outer(level, list.span.end()),
                     how: How::Ampersand,
                     attended: false,
                     pipe: false,
                     is_plain: false,
                     untouchable: false,
                     level,
-                    local: Span {
-                        start: list.body,
-                        end: list.span.end,
-                    },
+                    local: Span::new(list.body(), list.span.end()),
                     form,
                 },
-                op: self.outer(level, list.op),
-                scope: scopes[list.scope],
-                inner: scopes[list.inner],
+                op: self.outer(level, list.op()),
+                scope: global(list.scope()),
+                inner: global(list.inner()),
                 disowned: list.disowned,
             });
         }
-        for (simple, launched) in script.simples.iter().zip(launched) {
-            self.simple(level, text, simple, scopes[simple.scope], launched);
+        for ((simple, words), launched) in script.into_simples().zip(launched) {
+            let scope = global(simple.scope());
+            self.simple(level, text, simple.start(), &words, scope, launched);
         }
     }
 
     /// The offset in the command itself of an offset in some level.
     fn outer(&self, mut level: usize, mut at: usize) -> usize {
         while level != 0 {
-            at = self.levels[level].places[at].at;
+            at = self.levels[level].places.get(at).at;
             level = self.levels[level].parent;
         }
         at
@@ -234,21 +233,22 @@ impl Planner {
 
     fn form(&self, level: usize, text: &[u8], script: &Script, list: &Background) -> Form {
         let dialect = self.levels[level].dialect;
-        let Some(simple) = list.simple.map(|index| &script.simples[index]) else {
+        let Some(index) = list.simple() else {
             return Form::Wrap;
         };
-        let Some(word) = simple.words.first().filter(|_| !simple.has_array) else {
+        let has_array = script.simples[index].has_array();
+        let Some(word) = script.words(index).next().filter(|_| !has_array) else {
             return Form::Wrap;
         };
-        let at = word.start;
-        if let Some(name) = plain(text, *word) {
+        let at = word.start();
+        if let Some(name) = plain(text, word) {
             if is_builtin(name, dialect) || name.starts_with(b"%") {
                 return Form::Wrap;
             }
             let literal = !name.starts_with(b"-") && !takes_arguments_only(name);
             return Form::Insert { at, literal };
         }
-        match decode(text, *word, dialect) {
+        match decode(text, word, dialect) {
             Some(word) if is_builtin(&word.bytes, dialect) => Form::Wrap,
             _ => Form::Insert { at, literal: false },
         }
@@ -256,19 +256,27 @@ impl Planner {
 
     /// Takes note of what a simple command does to the jobs around it. `launched` says that the
     /// launcher runs it, if the list that it is becomes a job.
-    fn simple(&mut self, level: usize, text: &[u8], simple: &Simple, scope: usize, launched: bool) {
-        let Some(first) = simple.words.first() else {
+    fn simple(
+        &mut self,
+        level: usize,
+        text: &[u8],
+        start: usize,
+        spans: &[Span],
+        scope: usize,
+        launched: bool,
+    ) {
+        let Some(first) = spans.first() else {
             return;
         };
         let dialect = self.levels[level].dialect;
         let Some(first) = decode(text, *first, dialect) else {
             return;
         };
-        let at = self.outer(level, simple.span.start);
+        let at = self.outer(level, start);
         self.taken |= first.bytes == FUNCTION;
         let words = Words {
             text,
-            spans: &simple.words,
+            spans,
             dialect,
         };
         let prefix = Prefix::read(&words);
@@ -323,7 +331,7 @@ impl Planner {
         }
         for span in words.spans.get(index..).unwrap_or_default() {
             let Some(word) = decode(words.text, *span, words.dialect) else {
-                self.glance(scope, &words.text[span.start..span.end]);
+                self.glance(scope, span.of(words.text));
                 return;
             };
             match &mut whole {
@@ -352,7 +360,7 @@ impl Planner {
             return;
         };
         let Some(text) = decode(words.text, *span, words.dialect) else {
-            self.glance(scope, &words.text[span.start..span.end]);
+            self.glance(scope, span.of(words.text));
             return;
         };
         let shell = self.facts.scope(Some(scope), ScopeKind::Shell);
@@ -373,7 +381,7 @@ impl Planner {
         &mut self,
         parent: usize,
         text: Vec<u8>,
-        places: Vec<Place>,
+        places: Places,
         dialect: Dialect,
         shell: Option<usize>,
         scope: usize,
@@ -401,7 +409,7 @@ impl Planner {
             dialect,
             shell: shell.unwrap_or(level),
         });
-        self.read(level, &text, &script, scope);
+        self.read(level, &text, script, scope);
         self.levels[level].text = text;
     }
 }
@@ -421,7 +429,7 @@ impl Words<'_> {
 
     fn raw(&self, index: usize) -> Option<&[u8]> {
         let span = self.spans.get(index)?;
-        Some(&self.text[span.start..span.end])
+        Some(span.of(self.text))
     }
 
     /// What the launcher makes of them, as far as they can be told.

@@ -13,7 +13,6 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use sha2::Digest;
 
 use crate::job::{How, JobId, Outcome};
 use crate::settings::RecordCommand;
@@ -60,25 +59,28 @@ pub struct ProcIdentity {
 #[serde(default)]
 pub struct CommandText {
     pub text: String,
-    /// Of the whole original text, in hex.
+    /// Of the whole original text, in hex; keyed, so that it can be compared within one store and tells
+    /// nothing beyond that (HMAC-SHA-256, see `store::Own`).
     pub sha256: String,
     pub truncated: bool,
-    /// Whether secrets were looked for and replaced.
+    /// Whether something in it was taken for a secret and replaced.
     pub redacted: bool,
 }
 
 impl CommandText {
     #[must_use]
-    pub fn new(command: &[u8], mode: RecordCommand) -> Self {
-        let sha256 = hex(&sha2::Sha256::digest(command));
+    pub fn new(command: &[u8], mode: RecordCommand, hash: impl Fn(&[u8]) -> String) -> Self {
+        let sha256 = hash(command);
         // Twice what is kept is looked through: a command may be 128 KiB, and this is on its way.
         let start = &command[..command.len().min(2 * LONGEST_COMMAND)];
         let whole = String::from_utf8_lossy(start);
-        let redacted = mode == RecordCommand::Redacted;
-        let safe = if redacted {
-            text::redact(&whole)
-        } else {
-            whole.into_owned()
+        let (safe, redacted) = match mode {
+            RecordCommand::Redacted => {
+                let safe = text::redact(&whole);
+                let redacted = safe != whole;
+                (safe, redacted)
+            }
+            RecordCommand::Full => (whole.into_owned(), false),
         };
         let shown = text::first_bytes(&safe, LONGEST_COMMAND);
         Self {
@@ -90,7 +92,7 @@ impl CommandText {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut text = String::with_capacity(bytes.len() * 2);
     for byte in bytes {
@@ -131,6 +133,9 @@ pub struct Launch {
     /// Where its output goes, if not to the transcript.
     #[serde(default)]
     pub redirected_to: Option<String>,
+    /// Where its stderr goes, if neither there nor to the transcript.
+    #[serde(default)]
+    pub redirected_stderr: Option<String>,
     /// The transcript of another job that it shares; `None`: its own.
     #[serde(default)]
     pub transcript: Option<String>,
@@ -138,6 +143,9 @@ pub struct Launch {
     pub transcript_cap: u64,
     pub proc: ProcIdentity,
     pub supervisor: ProcIdentity,
+    /// The id of its store, for the source of its events; `None`: made by a version without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store: Option<String>,
     /// Where the supervisor takes requests (`handoff::Address` as text); `None`: nowhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control: Option<String>,
@@ -171,6 +179,8 @@ pub struct LaunchLabel {
     pub started_at: String,
     #[serde(default)]
     pub proc: ProcIdentity,
+    #[serde(default)]
+    pub store: Option<String>,
 }
 
 /// What a file turned out to be.
@@ -217,18 +227,37 @@ fn newer_or_corrupt<T>(bytes: &[u8], pointer: &str) -> Parsed<T> {
     }
 }
 
+/// Where an event comes from: `urn:agent-sh:<machine>:<uid>:<store>`. An event of a job that an older
+/// version made keeps the shorter one.
+#[must_use]
+pub fn source(machine: &str, uid: u32, store: Option<&str>) -> String {
+    let plain = |text: &&str| {
+        let letters = text
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+        letters && (1..=64).contains(&text.len())
+    };
+    let machine = Some(machine).filter(plain).unwrap_or("unknown");
+    match store.filter(plain) {
+        Some(store) => format!("urn:agent-sh:{machine}:{uid}:{store}"),
+        None => format!("urn:agent-sh:{machine}:{uid}"),
+    }
+}
+
+/// The source of a job's events.
+#[must_use]
+pub fn source_of(launch: &Launch, uid: u32) -> String {
+    source(&launch.proc.machine, uid, launch.store.as_deref())
+}
+
 /// The event of a job's start. Like the record it is derived from what is stored, so it is the same
 /// whenever it is told.
 #[must_use]
 pub fn started_event(launch: &Launch, uid: u32, transcript: &str) -> Value {
-    let machine = match launch.proc.machine.as_str() {
-        "" => "unknown",
-        machine => machine,
-    };
     let mut event = serde_json::json!({
         "specversion": "1.0",
         "id": format!("{}.start", launch.id),
-        "source": format!("urn:agent-sh:{machine}:{uid}"),
+        "source": source_of(launch, uid),
         "type": "dev.agent-sh.job.started.v1",
         "subject": launch.id,
         "time": launch.started_at,
@@ -248,6 +277,7 @@ pub fn started_event(launch: &Launch, uid: u32, transcript: &str) -> Value {
             "proc": launch.proc,
             "tty": launch.tty,
             "redirected_to": launch.redirected_to,
+            "redirected_stderr": launch.redirected_stderr,
             "degraded": launch.degraded,
             "ignored_settings": launch.ignored_settings,
         },
@@ -465,20 +495,24 @@ mod tests {
 
     #[test]
     fn commands_are_bounded_and_redacted() {
-        let full = CommandText::new(b"TOKEN=abc run", RecordCommand::Full);
+        let hash = |text: &[u8]| format!("{:02}", text.len());
+        let full = CommandText::new(b"TOKEN=abc run", RecordCommand::Full, hash);
         assert_eq!(
             (full.text.as_str(), full.redacted),
             ("TOKEN=abc run", false)
         );
-        let safe = CommandText::new(b"TOKEN=abc run", RecordCommand::Redacted);
+        let safe = CommandText::new(b"TOKEN=abc run", RecordCommand::Redacted, hash);
         assert_eq!(
             (safe.text.as_str(), safe.redacted, safe.truncated),
             ("TOKEN=*** run", true, false)
         );
         assert_eq!(safe.sha256, full.sha256);
-        let long = CommandText::new(&[0xff; 200_000], RecordCommand::Redacted);
+        let long = CommandText::new(&[0xff; 200_000], RecordCommand::Redacted, hash);
         assert!(long.truncated && long.text.len() <= LONGEST_COMMAND);
-        assert_eq!(CommandText::new(b"", RecordCommand::Full).sha256.len(), 64);
+        assert_eq!(
+            CommandText::new(b"x", RecordCommand::Full, hash).sha256,
+            "01"
+        );
     }
 
     #[test]

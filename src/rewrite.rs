@@ -66,7 +66,7 @@ pub fn rewrite(text: &[u8], plan: &Plan, dialect: Dialect, launcher: &[u8]) -> O
             break;
         }
         for (at, inserted) in std::mem::take(own) {
-            let place = found.places[at];
+            let place = found.places.get(at);
             insertions[found.parent].push((place.at, encode(&inserted, place.quote)));
         }
     }
@@ -115,7 +115,7 @@ fn insert(spot: &Spot, source: &[u8], dialect: Dialect, into: &mut Vec<Insertion
             into.push((at, call));
         }
         Form::Wrap => {
-            let list = &source[spot.local.start..spot.local.end];
+            let list = spot.local.of(source);
             if asked.is_plain() {
                 call.extend_from_slice(b"-c ");
             } else {
@@ -130,10 +130,11 @@ fn insert(spot: &Spot, source: &[u8], dialect: Dialect, into: &mut Vec<Insertion
                 } else {
                     [b" ", call.as_slice(), b"; "].concat()
                 };
-                into.push((spot.local.start + 1, call));
+                into.push((spot.local.start() + 1, call));
             } else {
-                into.push((spot.local.start, [b"{ ", call.as_slice(), b"; "].concat()));
-                into.push((spot.local.end, b"; }".to_vec()));
+                let start = [b"{ ", call.as_slice(), b"; "].concat();
+                into.push((spot.local.start(), start));
+                into.push((spot.local.end(), b"; }".to_vec()));
             }
         }
     }
@@ -166,9 +167,8 @@ fn is_one_group(list: &[u8], dialect: Dialect) -> bool {
     let (inside, after) = (&list[1..end], &list[end + 1..]);
     let group = scan(inside, dialect);
     let tail = scan(&[b"x ", after].concat(), dialect);
-    let only_redirections = tail.ok
-        && tail.lists.is_empty()
-        && matches!(tail.simples.as_slice(), [one] if one.words.len() == 1);
+    let only_redirections =
+        tail.ok && tail.lists.is_empty() && tail.simples.len() == 1 && tail.words(0).len() == 1;
     group.ok && !group.simples.is_empty() && only_redirections
 }
 

@@ -10,14 +10,17 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 
+mod bad;
 mod checks;
 mod table;
 #[cfg(test)]
 mod tests;
 
+pub use bad::BadSetting;
 pub use checks::Checks;
 pub use table::{OWN_VARIABLES, SETTINGS, Setting, markdown};
 
+const CONFIG_FILE: &str = "config.toml";
 const MIB: u64 = 1 << 20;
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -55,16 +58,6 @@ pub enum SessionEnd {
 pub enum RecordCommand {
     Redacted,
     Full,
-}
-
-/// A value that was not taken.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadSetting {
-    /// As the user wrote it: `AGENT_SH_KEEP`, or `keep` from the file.
-    pub name: String,
-    pub value: String,
-    pub why: String,
-    pub origin: Origin,
 }
 
 /// Where a value comes from.
@@ -157,7 +150,7 @@ pub fn unknown_variables<'a>(
 pub fn config_path(env: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let dir = |name| env(name).map(PathBuf::from).filter(|dir| dir.is_absolute());
     let base = dir("XDG_CONFIG_HOME").or_else(|| dir("HOME").map(|home| home.join(".config")))?;
-    Some(base.join("agent-sh").join("config.toml"))
+    Some(base.join("agent-sh").join(CONFIG_FILE))
 }
 
 impl Settings {
@@ -193,17 +186,16 @@ impl Settings {
 
     /// For verbs: the first bad value is an error. `file` is where the config file is.
     pub fn check(&self, file: Option<&Path>) -> Result<()> {
-        let Some(bad) = self.bad.first() else {
-            return Ok(());
-        };
-        Err(Error::Setting {
-            name: bad.name.clone(),
-            value: bad.value.clone(),
-            why: bad.why.clone(),
-            file: file
-                .filter(|_| bad.origin == Origin::File)
-                .map(Path::to_owned),
-        })
+        match self.bad.iter().find(|bad| !bad.is_unknown()) {
+            Some(bad) => Err(bad.error(file)),
+            None => Ok(()),
+        }
+    }
+
+    /// For verbs: what the file sets and this version does not know, to be said. It may be of a newer one.
+    pub fn unknown(&self, file: Option<&Path>) -> impl Iterator<Item = Error> {
+        let unknown = self.bad.iter().filter(|bad| bad.is_unknown());
+        unknown.map(move |bad| bad.error(file))
     }
 
     /// Whether and where a setting was set.
@@ -247,7 +239,7 @@ impl Settings {
                     before.matches('\n').count() + 1
                 });
                 let why = format!("line {line}: {}", error.message());
-                self.put_aside("config.toml", "", why, Origin::File);
+                self.put_aside(CONFIG_FILE, "", why, Origin::File);
                 return;
             }
         };
@@ -394,12 +386,18 @@ pub fn duration(text: &str) -> std::result::Result<Duration, String> {
     let why = || "expected a duration like '100s', '2m' or '1h 30m'".to_owned();
     // A bound, so that no sum with a clock can overflow.
     let longest = 36_500 * DAY;
+    let too_large = || "too large: at most a hundred years".to_owned();
     let time = match text.trim().parse::<f64>() {
-        Ok(seconds) => Duration::try_from_secs_f64(seconds).map_err(|_| why())?,
-        Err(_) => humantime::parse_duration(text.trim()).map_err(|_| why())?,
+        // What does not fit a duration is no number of seconds, or a large one.
+        Ok(seconds) => Duration::try_from_secs_f64(seconds)
+            .map_err(|_| if seconds > 0.0 { too_large() } else { why() })?,
+        Err(_) => humantime::parse_duration(text.trim()).map_err(|error| match error {
+            humantime::DurationError::NumberOverflow => too_large(),
+            _ => why(),
+        })?,
     };
     if time > longest {
-        return Err("more than a hundred years".to_owned());
+        return Err(too_large());
     }
     Ok(time)
 }
@@ -409,7 +407,11 @@ pub fn size(text: &str) -> std::result::Result<u64, String> {
     let why = || "expected a size like '64M' or '512K'".to_owned();
     let text = text.trim();
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let number: u64 = text[..digits].parse().map_err(|_| why())?;
+    let number: u64 = match text[..digits].parse() {
+        Ok(number) => number,
+        Err(_) if digits > 0 => return Err("too large".to_owned()),
+        Err(_) => return Err(why()),
+    };
     let unit = text[digits..].trim().to_ascii_lowercase();
     let shift = match unit.trim_end_matches('b').trim_end_matches('i') {
         "" if unit.is_empty() || unit == "b" => 0,

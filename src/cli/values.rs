@@ -13,8 +13,12 @@ pub(super) fn regex(text: &str) -> Result<Regex, String> {
 
 /// How many of something.
 pub(super) fn count(text: &str) -> Result<usize, String> {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let number = text.parse();
-    number.map_err(|_| "expected a whole number such as 20".to_owned())
+    number.map_err(|_| match is_number {
+        true => "too large".to_owned(),
+        false => "expected a whole number such as 20".to_owned(),
+    })
 }
 
 pub(super) fn port(text: &str) -> Result<u16, String> {

@@ -23,6 +23,8 @@ use crate::sys::{proc, session};
 pub const INPUT_LIMIT: usize = LONGEST - HEAD - 96;
 /// Larger terminals do not exist.
 const LARGEST_SIDE: u16 = 4000;
+/// Whoever looks at a job keeps a screen of its size in memory.
+const MOST_CELLS: u32 = 1 << 20;
 
 /// What is wanted of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +49,8 @@ impl Size {
     #[must_use]
     pub fn is_sane(self) -> bool {
         let sane = 1..=LARGEST_SIDE;
-        sane.contains(&self.rows) && sane.contains(&self.columns)
+        let cells = u32::from(self.rows) * u32::from(self.columns);
+        sane.contains(&self.rows) && sane.contains(&self.columns) && cells <= MOST_CELLS
     }
 }
 

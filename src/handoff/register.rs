@@ -51,6 +51,8 @@ pub struct Registered {
     pub id: String,
     /// What to open for the streams to be replaced; empty: none.
     pub output: String,
+    /// What to open for stderr, if not the same; empty: the same.
+    pub errors: String,
     /// Whether stdout and stderr are to be replaced.
     pub stdout: bool,
     pub stderr: bool,
@@ -80,13 +82,20 @@ impl Registered {
             .iter()
             .map(|&flag| if flag { '1' } else { '0' })
             .collect();
-        format!("{}\0{}\0{flags}\0{}\n", self.id, self.output, self.shell).into_bytes()
+        let Self {
+            id,
+            output,
+            errors,
+            shell,
+            ..
+        } = self;
+        format!("{id}\0{output}\0{flags}\0{shell}\0{errors}\n").into_bytes()
     }
 
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(bytes).ok()?.strip_suffix('\n')?;
-        let mut parts = text.splitn(4, '\0');
+        let mut parts = text.splitn(5, '\0');
         let (id, output, flags) = (parts.next()?, parts.next()?, parts.next()?.as_bytes());
         let flag = |at: usize| flags.get(at) == Some(&b'1');
         Some(Self {
@@ -99,7 +108,19 @@ impl Registered {
             quit_ignored: flag(4),
             hangups: flag(5),
             shell: parts.next()?.to_owned(),
+            // A supervisor that was started before an update does not say it.
+            errors: parts.next().unwrap_or_default().to_owned(),
         })
+    }
+
+    /// Each stream that is to be replaced, with what to open for it.
+    pub fn replaced(&self) -> impl Iterator<Item = (i32, &str)> {
+        let errors = [&self.errors, &self.output].into_iter();
+        let errors = errors.map(String::as_str).find(|path| !path.is_empty());
+        let stdout = self.stdout.then_some((1, self.output.as_str()));
+        let stderr = errors.filter(|_| self.stderr).map(|path| (2, path));
+        let known = |(_, path): &(i32, &str)| !path.is_empty();
+        stdout.into_iter().chain(stderr).filter(known)
     }
 }
 
@@ -149,7 +170,20 @@ mod tests {
             shell: "/bin/bash".into(),
             ..Registered::default()
         };
-        assert_eq!(Registered::decode(&answer.encode()), Some(answer));
+        assert_eq!(Registered::decode(&answer.encode()), Some(answer.clone()));
+        let apart = Registered {
+            stderr: true,
+            errors: "/dev/pts/8".into(),
+            ..answer
+        };
+        assert_eq!(Registered::decode(&apart.encode()), Some(apart.clone()));
+        let replaced: Vec<_> = apart.replaced().collect();
+        assert_eq!(replaced, [(1, "/dev/pts/7"), (2, "/dev/pts/8")]);
         assert_eq!(Registered::decode(b"cut"), None);
+        // As one that was started before an update says it.
+        let old = Registered::decode(b"7f3k22\0/dev/pts/7\x00110000\0/bin/bash\n").unwrap();
+        assert_eq!((old.shell.as_str(), old.errors.as_str()), ("/bin/bash", ""));
+        let replaced: Vec<_> = old.replaced().collect();
+        assert_eq!(replaced, [(1, "/dev/pts/7"), (2, "/dev/pts/7")]);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{Read, Write};
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -10,11 +11,13 @@ use crate::error::cause;
 use crate::invocation;
 use crate::message;
 use crate::notify::deliver;
-use crate::sys::{proc, session, signal};
+use crate::sys::{fds, proc, session, signal};
 use crate::text;
 
 /// How much of what it says becomes the reason of a failure.
 const SAID: u64 = 4 * 1024;
+/// How long a program may take to be started.
+const START_LIMIT_MS: i32 = 10_000;
 
 /// Runs it to its end. `Err` says why it is not done; after the limit its group is killed.
 pub(super) fn to_end(command: &mut Command, limit: Duration) -> Result<(), String> {
@@ -42,10 +45,13 @@ pub(super) fn to_end(command: &mut Command, limit: Duration) -> Result<(), Strin
     // What it left in the pipe is all we want; whoever else holds the pipe must not keep us.
     drop(signal::kill_group(pid, libc::SIGKILL));
     let mut said = Vec::new();
-    if let Some(stderr) = child.stderr.take() {
+    if let Some(stderr) = child.stderr.take()
+        && fds::set_nonblocking(stderr.as_fd()).is_ok()
+    {
+        // One that left the group may still hold the pipe: what is in it now is read, and no more.
         drop(stderr.take(SAID).read_to_end(&mut said));
     }
-    let said = text::shorten(&String::from_utf8_lossy(&said), 200);
+    let said = text::redact(&text::shorten(&String::from_utf8_lossy(&said), 200));
     Err(match status.code() {
         Some(code) => format!("exit {code}: {said}"),
         None => "it was killed".to_owned(),
@@ -75,24 +81,21 @@ pub(super) fn keep(command: &Command, text: &str) -> Result<(), String> {
     }
     let mut child = keeper.spawn().map_err(|error| cause(&error))?;
     // A notice is smaller than a pipe; a program that does not read it shall start all the same.
-    drop(
-        child
-            .stdin
-            .take()
-            .map(|mut stdin| stdin.write_all(text.as_bytes())),
-    );
-    let mut answer = [0];
-    let started = child
-        .stdout
-        .take()
-        .map(|mut stdout| stdout.read_exact(&mut answer));
-    match started {
-        Some(Ok(())) => Ok(()),
-        _ => Err(format!(
-            "cannot start '{}'",
-            command.get_program().display()
-        )),
+    if let Some(mut stdin) = child.stdin.take() {
+        fds::set_nonblocking(stdin.as_fd()).map_err(|error| cause(&error))?;
+        drop(stdin.write_all(text.as_bytes()));
     }
+    let started = child.stdout.take().is_some_and(|mut stdout| {
+        let ready = fds::wait_readable(&[stdout.as_raw_fd()], START_LIMIT_MS)[0];
+        ready && stdout.read_exact(&mut [0]).is_ok()
+    });
+    if started {
+        return Ok(());
+    }
+    Err(format!(
+        "cannot start '{}'",
+        command.get_program().display()
+    ))
 }
 
 /// The keeper. It has our helpers' title before it answers, so no supervisor takes it for a job.

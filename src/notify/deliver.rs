@@ -5,6 +5,7 @@
 
 use std::ffi::{CStr, OsString};
 use std::path::Path;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,8 @@ use crate::sys::{session, signal};
 
 /// How long one process tries.
 pub const PATIENCE: Duration = Duration::from_secs(30);
+/// So much longer it waits for one whose last attempt began just before.
+const STRAGGLERS: Duration = Duration::from_secs(20);
 /// Enough for an encrypted connection; the default would be 2 MiB a subscriber.
 const STACK: usize = 512 * 1024;
 /// When somebody else is at an event: look again whether it was delivered or its deliverer died.
@@ -42,8 +45,8 @@ pub fn main(words: &[OsString]) -> u8 {
         return 125;
     };
     match words.get(1) {
-        None => serve_all(&store, PATIENCE, true),
-        Some(word) if word == ONCE => serve_all(&store, PATIENCE, false),
+        None => serve_all(store, PATIENCE, true),
+        Some(word) if word == ONCE => serve_all(store, PATIENCE, false),
         Some(word) => match word.to_string_lossy().parse() {
             Ok(id) => {
                 let word = |place: usize| words.get(place).and_then(|word| word.to_str());
@@ -58,20 +61,26 @@ pub fn main(words: &[OsString]) -> u8 {
 
 /// Serves every subscriber until nothing is pending or the time is over. `stay`: comes back to what
 /// failed; else each event is tried once, if its pause is over.
-fn serve_all(store: &Store, patience: Duration, stay: bool) {
+///
+/// Every way out has a limit of its own. A file system that does not answer has none: whoever is stuck
+/// in it is left behind, and ends with the process.
+fn serve_all(store: Store, patience: Duration, stay: bool) {
     let deadline = Instant::now() + patience;
     let subs = store.subscriptions();
-    thread::scope(|scope| {
-        for sub in &subs {
-            let serve = move || serve(store, sub, deadline, stay);
-            // Without a thread the others are served all the same; this one is when we come again.
-            drop(
-                thread::Builder::new()
-                    .stack_size(STACK)
-                    .spawn_scoped(scope, serve),
-            );
-        }
-    });
+    let store = Arc::new(store);
+    let (done, all_done) = mpsc::channel::<()>();
+    for sub in subs {
+        let (store, done) = (Arc::clone(&store), done.clone());
+        let serve = move || {
+            serve(&store, &sub, deadline, stay);
+            drop(done);
+        };
+        // Without a thread the others are served all the same; this one is when we come again.
+        drop(thread::Builder::new().stack_size(STACK).spawn(serve));
+    }
+    drop(done);
+    // Nothing is ever sent: the channel ends with the last of them.
+    let _ = all_done.recv_timeout(patience + STRAGGLERS);
 }
 
 fn serve(store: &Store, sub: &Subscription, deadline: Instant, stay: bool) {

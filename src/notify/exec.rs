@@ -1,14 +1,15 @@
 //! `exec:`: a program of the user's, the event on its stdin. No shell, no templates, no environment
 //! but PATH; its own session, ten seconds, and what is left of its group then is killed.
 
-use std::io::{Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::{Event, Sent};
+use super::{Event, Sent, left_ms};
 use crate::error::cause;
 use crate::invocation;
 use crate::sys::{fds, fsx, proc, session, signal};
@@ -83,51 +84,96 @@ pub(super) fn run(path: &Path, event: &Event, limit: Duration) -> Sent {
     };
     // Our copies of its stdout: only the child's own hold the pipe open.
     drop(command);
-    if let Some(mut stdin) = child.stdin.take() {
-        // An event is smaller than a pipe, so this does not block; not reading it is no failure.
-        drop(stdin.write_all(format!("{}\n", event.json).as_bytes()));
-    }
-    match attend(&mut child, output, limit.min(LIMIT)) {
+    let input = child.stdin.take().map(OwnedFd::from);
+    let letter = format!("{}\n", event.json);
+    match attend(
+        &mut child,
+        (input, letter.as_bytes()),
+        output,
+        limit.min(LIMIT),
+    ) {
         Ok(()) => Sent::Delivered,
         Err(why) => named(why),
     }
 }
 
-/// Waits for the program, and ends what is left of its group.
-fn attend(child: &mut Child, output: OwnedFd, limit: Duration) -> Result<(), String> {
+/// What the program is given to read. It is written as the program reads it, never ahead of it: one that
+/// does not read must not keep us, nor is that a failure.
+struct Letter<'a> {
+    pipe: Option<File>,
+    rest: &'a [u8],
+}
+
+impl Letter<'_> {
+    /// What to wait for; a negative number is nothing.
+    fn descriptor(&self) -> RawFd {
+        self.pipe.as_ref().map_or(-1, AsRawFd::as_raw_fd)
+    }
+
+    /// Writes as much as there is room for, and closes the pipe after the last byte.
+    fn write_on(&mut self) {
+        while let Some(pipe) = &mut self.pipe {
+            if self.rest.is_empty() {
+                self.pipe = None;
+                return;
+            }
+            match pipe.write(self.rest) {
+                Ok(written) => self.rest = self.rest.get(written..).unwrap_or_default(),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                // It has closed its stdin, and wants no more.
+                Err(_) => self.pipe = None,
+            }
+        }
+    }
+}
+
+/// Waits for the program while it reads and writes, and ends what is left of its group.
+fn attend(
+    child: &mut Child,
+    (input, bytes): (Option<OwnedFd>, &[u8]),
+    output: OwnedFd,
+    limit: Duration,
+) -> Result<(), String> {
     let pid = child.id().cast_signed();
     let deadline = Instant::now() + limit;
     let mut said = Vec::new();
     let ended = proc::pidfd_open(pid).map_err(|error| cause(&error));
     let result = ended.and_then(|handle| {
-        drop(fds::set_nonblocking(std::os::fd::AsFd::as_fd(&output)));
-        let mut output = std::fs::File::from(output);
-        let mut open = true;
+        for pipe in std::iter::once(&output).chain(&input) {
+            // A pipe that could block us is none that we can use.
+            fds::set_nonblocking(pipe.as_fd()).map_err(|error| cause(&error))?;
+        }
+        let mut letter = Letter {
+            pipe: input.map(File::from),
+            rest: bytes,
+        };
+        let mut output = Some(File::from(output));
         loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            letter.write_on();
+            let Some(wait) = left_ms(deadline) else {
                 return Err(format!("still ran after {}", text::short_duration(limit)));
-            }
-            let watched = [handle.as_raw_fd(), output.as_raw_fd()];
-            let count = if open { 2 } else { 1 };
-            let wait = i32::try_from(left.as_millis())
-                .unwrap_or(i32::MAX)
-                .saturating_add(1);
-            let ready = fds::wait_readable(&watched[..count], wait);
-            let exited = ready[0];
+            };
+            let open = output.as_ref().map_or(-1, AsRawFd::as_raw_fd);
+            let watched = [
+                (handle.as_raw_fd(), libc::POLLIN),
+                (open, libc::POLLIN),
+                (letter.descriptor(), libc::POLLOUT),
+            ];
+            let exited = fds::wait_for_any(&watched, wait)[0];
             let mut buffer = [0; 4096];
             // What is beyond the limit is read and forgotten, so that the program never blocks on it.
-            while open {
-                match output.read(&mut buffer) {
-                    Ok(0) => open = false,
+            while let Some(pipe) = &mut output {
+                match pipe.read(&mut buffer) {
+                    Ok(0) => output = None,
                     Ok(read) => {
                         let room = OUTPUT.saturating_sub(said.len()).min(read);
                         said.extend(&buffer[..room]);
-                        if exited && room == 0 {
+                        if room == 0 {
                             break;
                         }
                     }
-                    Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
                     Err(_) => break,
                 }
             }
@@ -159,4 +205,41 @@ fn attend(child: &mut Child, output: OwnedFd, limit: Duration) -> Result<(), Str
             None => format!("exit {}{words}", status.code().unwrap_or(-1)),
         },
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs a shell text as a hook would be run, with so much on its stdin.
+    fn attended(text: &str, size: usize, limit: Duration) -> Result<(), String> {
+        let (output, end) = fds::pipe().unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", text]).process_group(0);
+        command.stdin(Stdio::piped()).stdout(end);
+        let mut child = command.spawn().unwrap();
+        drop(command);
+        let input = child.stdin.take().map(OwnedFd::from);
+        attend(&mut child, (input, &vec![b'x'; size]), output, limit)
+    }
+
+    #[test]
+    fn a_hook_that_never_reads_costs_its_time_and_no_more() {
+        let why = attended("exec sleep 600", 200_000, Duration::from_millis(300));
+        assert!(why.unwrap_err().contains("still ran after"));
+        // Nor does one that never stops talking.
+        let why = attended("exec yes", 10, Duration::from_millis(300));
+        assert!(why.unwrap_err().contains("still ran after"));
+    }
+
+    #[test]
+    fn a_hook_need_not_read_and_one_that_does_gets_it_all() {
+        let far = Duration::from_secs(60);
+        assert_eq!(attended("exit 0", 200_000, far), Ok(()));
+        assert_eq!(attended("exec <&-; exit 0", 200_000, far), Ok(()));
+        assert_eq!(attended("test $(wc -c) = 200000", 200_000, far), Ok(()));
+        // Neither waits for the other, however much is said meanwhile.
+        assert_eq!(attended("cat", 500_000, far), Ok(()));
+        assert!(attended("exit 3", 10, far).unwrap_err().contains("exit 3"));
+    }
 }

@@ -19,7 +19,7 @@ pub mod watch;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub use exec::{become_hook, check as check_hook};
 pub use sink::Sink;
@@ -119,16 +119,20 @@ pub fn tail(job: &JobView) -> String {
 
 /// The end of the file that a job wrote to, if it is one: a device or a pipe is left alone.
 fn tail_of_file(path: &Path) -> io::Result<Vec<u8>> {
-    let stat = fsx::stat_path(path)?;
-    if !fsx::is_regular(&stat) {
-        return Err(io::ErrorKind::Unsupported.into());
-    }
-    let file = std::fs::File::open(path)?;
+    let (file, stat) = fsx::open_regular(path)?;
     let from = stat.st_size.unsigned_abs().saturating_sub(TAIL as u64);
     let mut bytes = vec![0; TAIL];
     let read = file.read_at(&mut bytes, from)?;
     bytes.truncate(read);
     Ok(bytes)
+}
+
+/// What is left until a deadline, for a call that waits in milliseconds; rounded up, or the last one
+/// would be spent spinning. `None`: nothing.
+fn left_ms(deadline: Instant) -> Option<i32> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    let ms = i32::try_from(left.as_millis()).unwrap_or(i32::MAX);
+    (!left.is_zero()).then(|| ms.saturating_add(1))
 }
 
 /// Makes one attempt. `limit` is all the time there is.

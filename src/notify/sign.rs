@@ -32,12 +32,10 @@ impl Secret {
     /// Reads a key file, which must belong to us and be closed to everybody else.
     pub fn read(path: &Path) -> Result<Self, String> {
         let named = |why: &str| format!("the secret in '{}' {why}", path.display());
-        let file = std::fs::File::open(path)
-            .map_err(|error| named(&format!("cannot be read: {}", cause(&error))))?;
-        let stat = fsx::stat_of(&file).map_err(|error| cause(&error))?;
-        if !fsx::is_regular(&stat) {
-            return Err(named("is no file"));
-        }
+        let (file, stat) = fsx::open_regular(path).map_err(|error| match error.kind() {
+            std::io::ErrorKind::Unsupported => named("is no file"),
+            _ => named(&format!("cannot be read: {}", cause(&error))),
+        })?;
         if stat.st_uid != fsx::euid() {
             return Err(named("belongs to another user"));
         }

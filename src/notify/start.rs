@@ -17,7 +17,7 @@ use crate::sys::process::{self, Image};
 /// A subscription to this sink that begins now.
 #[must_use]
 pub fn subscription(name: &str, sink: &Sink, standing: bool) -> Subscription {
-    let since = Since::new(store::moment(), proc::boot_id());
+    let since = Since::new(store::moment(), proc::boot_id(), proc::timens());
     Subscription::new(name.to_owned(), sink.to_string(), standing, since)
 }
 

@@ -12,13 +12,14 @@ use std::time::{Duration, Instant};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use regex::Regex;
 use serde_json::json;
+use sha2::{Digest, Sha256};
 
 use super::{Event, Sent, send};
 use crate::job::JobId;
 use crate::notice::{self, Happened, Reader};
 use crate::record::{self, LONGEST_TAIL, ORIGIN};
 use crate::store::outbox::{Claim, Subscription};
-use crate::store::{JobView, Reading, Store};
+use crate::store::{self, JobView, Reading, Store};
 use crate::sys::{clock, fds, fsx};
 use crate::text;
 
@@ -94,7 +95,7 @@ fn run_from(store: &Store, job: &JobView, subs: &[Subscription], from: u64) {
     let mut total = 0;
     loop {
         // The kernel tells from now on: what was written before has to be looked for.
-        total += read_on(&mut *source, &mut lines);
+        total = u64::saturating_add(total, read_on(&mut *source, &mut lines));
         for line in lines.take() {
             listeners
                 .iter_mut()
@@ -114,11 +115,7 @@ fn run_from(store: &Store, job: &JobView, subs: &[Subscription], from: u64) {
 /// What a job writes, and what to watch for more of it: its transcript, or the file it writes to.
 fn open(job: &JobView) -> io::Result<(Box<dyn Read>, PathBuf)> {
     if let Some(path) = job.launch.redirected_to.as_deref().map(PathBuf::from) {
-        let stat = fsx::stat_path(&path)?;
-        if !fsx::is_regular(&stat) {
-            return Err(io::ErrorKind::Unsupported.into());
-        }
-        return Ok((Box::new(std::fs::File::open(&path)?), path));
+        return Ok((Box::new(fsx::open_regular(&path)?.0), path));
     }
     let reader = job
         .read_transcript(Reading::Raw)
@@ -235,6 +232,8 @@ struct Listener<'a> {
     next: Instant,
     beat: Option<Instant>,
     beats: u32,
+    /// Stands in the ids of signs of life: this process's alone, for this subscription.
+    mark: String,
     /// How much the job had written at the last sign of life.
     known: u64,
 }
@@ -252,8 +251,9 @@ impl<'a> Listener<'a> {
             heard: String::new(),
             told: 0,
             next: now,
-            beat: sub.heartbeat().map(|every| now + every),
+            beat: sub.heartbeat().and_then(|every| now.checked_add(every)),
             beats: 0,
+            mark: mark_of(sub),
             known: 0,
         })
     }
@@ -287,13 +287,16 @@ impl<'a> Listener<'a> {
             self.tell_match(store, job);
         }
         if self.beat.is_some_and(|at| at <= now) {
-            self.beat = self.sub.heartbeat().map(|every| now + every);
+            self.beat = self
+                .sub
+                .heartbeat()
+                .and_then(|every| now.checked_add(every));
             if total > self.known {
-                self.beats += 1;
+                self.beats = self.beats.saturating_add(1);
                 let happened = Happened::Alive {
-                    new_bytes: total - self.known,
+                    new_bytes: total.saturating_sub(self.known),
                 };
-                let id = format!("{}.beat.{}", job.id(), self.beats);
+                let id = format!("{}.beat.{}-{}", job.id(), self.mark, self.beats);
                 let event = event(job, id, "heartbeat", &happened, "", None);
                 // The next one says the same; nothing is kept of one that failed.
                 drop(send(self.sub, &event, Some(job), LIMIT));
@@ -302,9 +305,24 @@ impl<'a> Listener<'a> {
         }
     }
 
+    /// The id of a notice of output: no two subscribers, and no two subscriptions of one name, have the
+    /// same for different words. It stays the same when the notice is tried again, also by another process.
+    fn output_id(&self, store: &Store, job: &JobView, number: u32) -> String {
+        let (sub, since) = (self.sub, &self.sub.since);
+        let whose = format!("{}\n{}\n{}\n{number}\n", sub.name, since.at, since.boot_ns);
+        match store.notice_number(job.id(), &whose) {
+            Ok(unique) => format!("{}.output.{unique}", job.id()),
+            // A disk without room: long, but nobody else's either.
+            Err(_) => {
+                let hash = record::hex(&Sha256::digest(whose.as_bytes()));
+                format!("{}.output.{}", job.id(), text::first_bytes(&hash, 16))
+            }
+        }
+    }
+
     fn tell_match(&mut self, store: &Store, job: &JobView) {
         let number = self.told + 1;
-        let id = format!("{}.output.{number}", job.id());
+        let id = self.output_id(store, job, number);
         let pattern = self.sub.on_output.as_deref().unwrap_or_default();
         let happened = Happened::Matched {
             pattern,
@@ -343,6 +361,14 @@ impl<'a> Listener<'a> {
     }
 }
 
+/// Tells this process, and what it does for this subscription, from all others.
+fn mark_of(sub: &Subscription) -> String {
+    let (own, since) = (store::own_identity(), &sub.since);
+    let who = format!("{own:?}\n{}\n{since:?}", sub.name);
+    let hash = record::hex(&Sha256::digest(who.as_bytes()));
+    text::first_bytes(&hash, 16).to_owned()
+}
+
 fn event(
     job: &JobView,
     id: String,
@@ -354,16 +380,12 @@ fn event(
     let launch = &job.launch;
     let ran = job.duration_ms().map(Duration::from_millis);
     let headline = notice::headline_of_running(launch, ran, happened);
-    let machine = match launch.proc.machine.as_str() {
-        "" => "unknown",
-        machine => machine,
-    };
     let output = text::last_bytes(output, LONGEST_TAIL);
     let last = matches!(happened, Happened::Matched { last: true, .. });
     let json = json!({
         "specversion": "1.0",
         "id": id,
-        "source": format!("urn:agent-sh:{machine}:{}", fsx::euid()),
+        "source": record::source_of(launch, fsx::euid()),
         "type": format!("dev.agent-sh.job.{kind}.v1"),
         "subject": launch.id,
         "time": record::rfc3339(clock::wall()),

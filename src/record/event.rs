@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::{
     CommandText, ExitFacts, FORMAT, KillIntent, KilledBy, LONGEST_TAIL, Launch, Moment, ORIGIN,
-    ProcIdentity, SCHEMA_URI, Usage, file_uri, millis, rfc3339, wall_between,
+    ProcIdentity, SCHEMA_URI, Usage, file_uri, millis, rfc3339, source_of, wall_between,
 };
 use crate::job::{How, JobId, LostReason, Outcome, State};
 use crate::text;
@@ -90,6 +90,8 @@ pub struct RecordData {
     pub proc: ProcIdentity,
     pub tty: bool,
     pub redirected_to: Option<String>,
+    #[serde(default)]
+    pub redirected_stderr: Option<String>,
     pub output: RecordOutput,
     pub rusage: Option<Usage>,
     pub left_running: Vec<JobId>,
@@ -153,6 +155,8 @@ pub struct SummaryData {
     pub proc: SummaryProcess,
     pub tty: bool,
     pub redirected_to: Option<String>,
+    #[serde(default)]
+    pub redirected_stderr: Option<String>,
     pub output: SummaryOutput,
     pub degraded: Vec<String>,
 }
@@ -215,6 +219,12 @@ impl Record {
         slim
     }
 
+    /// The last part of the source, if it has four.
+    fn store_id(&self) -> Option<String> {
+        let parts = self.source.strip_prefix("urn:agent-sh:")?;
+        Some(parts.splitn(3, ':').nth(2)?.to_owned())
+    }
+
     /// The launch as far as the record tells, for when `run.json` cannot be read.
     #[must_use]
     pub fn launch(&self) -> Launch {
@@ -232,10 +242,12 @@ impl Record {
             started_boot_ms: 0,
             tty: data.tty,
             redirected_to: data.redirected_to.clone(),
+            redirected_stderr: data.redirected_stderr.clone(),
             transcript: None,
             transcript_cap: 0,
             proc: data.proc.clone(),
             supervisor: ProcIdentity::default(),
+            store: self.store_id(),
             control: None,
             interactive: false,
             lease: None,
@@ -264,10 +276,12 @@ pub fn unknown_launch(id: JobId) -> Launch {
         started_boot_ms: 0,
         tty: false,
         redirected_to: None,
+        redirected_stderr: None,
         transcript: None,
         transcript_cap: 0,
         proc: ProcIdentity::default(),
         supervisor: ProcIdentity::default(),
+        store: None,
         control: None,
         interactive: false,
         lease: None,
@@ -298,10 +312,6 @@ pub fn terminal_event(launch: &Launch, facts: &ExitFacts, writer: &Writer) -> Re
             wall_between(&launch.started_at, wall)
         }
     });
-    let machine = match launch.proc.machine.as_str() {
-        "" => "unknown",
-        machine => machine,
-    };
     let kind = match launch.how {
         How::Foreground => "dev.agent-sh.command.killed.v1",
         _ => "dev.agent-sh.job.exited.v1",
@@ -313,14 +323,15 @@ pub fn terminal_event(launch: &Launch, facts: &ExitFacts, writer: &Writer) -> Re
         }
     }
     let tail = facts.tail.as_ref().map(|tail| {
-        let safe = text::sanitize(tail.as_bytes());
+        // Redacted while it is whole: a secret that is cut in two is not known for one.
+        let safe = text::redact(&text::sanitize(tail.as_bytes()));
         text::last_bytes(&safe, LONGEST_TAIL).to_owned()
     });
     let output = &facts.output;
     Record {
         specversion: "1.0".to_owned(),
         id: format!("{}.exit", launch.id),
-        source: format!("urn:agent-sh:{machine}:{}", writer.uid),
+        source: source_of(launch, writer.uid),
         kind: kind.to_owned(),
         subject: launch.id.to_string(),
         time: rfc3339(wall),
@@ -356,6 +367,7 @@ pub fn terminal_event(launch: &Launch, facts: &ExitFacts, writer: &Writer) -> Re
             proc: launch.proc.clone(),
             tty: launch.tty,
             redirected_to: launch.redirected_to.clone(),
+            redirected_stderr: launch.redirected_stderr.clone(),
             output: RecordOutput {
                 path: writer.transcript.clone(),
                 bytes_total: output.bytes_total,

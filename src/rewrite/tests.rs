@@ -218,9 +218,9 @@ fn a_rewritten_text_tells_what_it_was() {
         assert_eq!(super::original(&out).as_deref(), Some(text.as_bytes()));
         // What the shell within is given.
         let script = crate::syntax::scan(&out, dialect);
-        let words = script.simples.iter().flat_map(|simple| &simple.words);
+        let words = script.into_simples().flat_map(|(_, words)| words);
         let mut texts = words.filter_map(|word| {
-            let word = crate::syntax::literal::decode(&out, *word, dialect)?;
+            let word = crate::syntax::literal::decode(&out, word, dialect)?;
             super::original(&word.bytes)
         });
         assert_eq!(texts.next().as_deref(), Some(inner.as_bytes()));

@@ -14,9 +14,6 @@ use crate::job::JobId;
 use crate::record::{self, FORMAT, Launch, LeaseFile};
 use crate::sys::{fsx, lock};
 
-/// A store in which so many ids in a row are taken is broken.
-const ID_ATTEMPTS: u32 = 64;
-
 /// Where a place for the next job waits: a directory with an empty `run.json`, which nobody owns. It is
 /// taken, and left, by one rename. No sweep comes here, so nobody else touches what is being taken.
 const SPARE: &str = "spare";
@@ -41,7 +38,7 @@ impl Store {
         if let Some(spare) = self.take_spare(tmp) {
             return Ok(spare);
         }
-        let (id, dir) = make_temporary(tmp).map_err(failed)?;
+        let (id, dir) = self.make_temporary(tmp).map_err(failed)?;
         let run = fsx::create_at(&dir, "run.json").and_then(|run| Ok((own(&run)?, run)));
         match run {
             Ok((lease, run)) => Ok(Prepared {
@@ -59,8 +56,18 @@ impl Store {
 
     /// Takes the place that an earlier supervisor left. What is not as it should be is left to the sweep.
     fn take_spare(&self, tmp: &OwnedFd) -> Option<Prepared> {
-        let id = mint(moment().0);
-        fsx::rename_new_at(&self.base, SPARE, tmp, id.as_str()).ok()?;
+        // Most often there is one; where there is none, no id need be looked for.
+        fsx::stat_at(&self.base, SPARE).ok()?;
+        let mut held: Option<String> = None;
+        let taken = self.take_id(|name| {
+            match &held {
+                None => fsx::rename_new_at(&self.base, SPARE, tmp, name)?,
+                Some(old) => fsx::rename_new_at(tmp, old.as_str(), tmp, name)?,
+            }
+            held = Some(name.to_owned());
+            Ok(())
+        });
+        let id = taken.ok()?;
         let dir = fsx::open_dir_at(tmp, id.as_str()).ok()?;
         let run = fsx::open_rw_at(&dir, "run.json").ok()?;
         let stat = fsx::stat_of(&run).ok()?;
@@ -79,7 +86,7 @@ impl Store {
     pub fn leave_spare(&self) {
         if fsx::stat_at(&self.base, SPARE).is_err()
             && let Some(tmp) = &self.tmp
-            && let Ok((id, dir)) = make_temporary(tmp)
+            && let Ok((id, dir)) = self.make_temporary(tmp)
         {
             let made = fsx::create_at(&dir, "run.json");
             let left = made
@@ -87,6 +94,28 @@ impl Store {
                 .is_ok();
             if !left {
                 remove(tmp, &id, &dir);
+            }
+        }
+    }
+
+    /// A new directory in `tmp`, with the id that its job will have.
+    fn make_temporary(&self, tmp: &OwnedFd) -> io::Result<(JobId, OwnedFd)> {
+        let mut held: Option<String> = None;
+        let taken = self.take_id(|name| {
+            match &held {
+                None => fsx::make_dir_at(tmp, name)?,
+                Some(old) => fsx::rename_new_at(tmp, old.as_str(), tmp, name)?,
+            }
+            held = Some(name.to_owned());
+            Ok(())
+        });
+        match taken.and_then(|id| Ok((fsx::open_dir_at(tmp, id.as_str())?, id))) {
+            Ok((dir, id)) => Ok((id, dir)),
+            Err(error) => {
+                if let Some(left) = held {
+                    drop(fsx::remove_dir_at(tmp, left.as_str()));
+                }
+                Err(error)
             }
         }
     }
@@ -119,10 +148,12 @@ impl Store {
             session: draft.session,
             harness: draft.harness,
             name: draft.name,
+            store: Some(self.own().id().to_owned()),
             started_at: record::rfc3339(wall),
             started_boot_ms: record::millis(boot),
             tty: draft.tty,
             redirected_to: draft.redirected_to,
+            redirected_stderr: draft.redirected_stderr,
             transcript: draft.transcript,
             transcript_cap: draft.transcript_cap,
             proc: draft.proc,
@@ -141,9 +172,9 @@ impl Store {
         if prepared.lease.is_none() {
             launch.degraded.push("no-lease".to_owned());
         }
-        if let Err(source) = self.publish(&prepared, &mut launch, wall) {
+        if let Err(source) = self.publish(&prepared, &mut launch) {
             if let Some(tmp) = &self.tmp {
-                remove(tmp, &prepared.id, &prepared.dir);
+                remove(tmp, &launch.id, &prepared.dir);
             }
             return Err(Error::io("make a job in", &self.path, source));
         }
@@ -153,15 +184,11 @@ impl Store {
         Ok(LiveJob::new(launch, path, dir, prepared.run, transcript))
     }
 
-    /// Writes `run.json`, then moves the directory to where readers look.
-    fn publish(
-        &self,
-        prepared: &Prepared,
-        launch: &mut Launch,
-        wall: std::time::SystemTime,
-    ) -> io::Result<()> {
+    /// Writes `run.json`, then moves the directory to where readers look. `launch.id` is always the name
+    /// that the directory has.
+    fn publish(&self, prepared: &Prepared, launch: &mut Launch) -> io::Result<()> {
         let tmp = self.tmp.as_ref().ok_or(io::ErrorKind::NotFound)?;
-        for _ in 0..ID_ATTEMPTS {
+        loop {
             // Before the job appears: a name that leads nowhere harms nobody and is swept later.
             if let Some(name) = &launch.name {
                 self.note_name(name, &launch.id);
@@ -169,21 +196,28 @@ impl Store {
             let mut bytes = serde_json::to_vec(launch)?;
             bytes.push(b'\n');
             prepared.run.write_all_at(&bytes, 0)?;
-            match fsx::rename_new_at(tmp, prepared.id.as_str(), &self.jobs, launch.id.as_str()) {
+            match fsx::rename_new_at(tmp, launch.id.as_str(), &self.jobs, launch.id.as_str()) {
                 Ok(()) => return Ok(()),
+                // Only somebody who does not keep to the rules can have taken it meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                    launch.id = mint(wall);
+                    let mut held = launch.id.to_string();
+                    let taken = self.take_id(|name| {
+                        fsx::rename_new_at(tmp, held.as_str(), tmp, name)?;
+                        name.clone_into(&mut held);
+                        Ok(())
+                    });
+                    let failed = taken.as_ref().err().map(io::Error::kind);
+                    launch.id = held.parse().map_err(io::Error::other)?;
+                    if let Some(kind) = failed {
+                        return Err(kind.into());
+                    }
+                    // The new id may be shorter.
+                    prepared.run.set_len(0)?;
                 }
                 Err(error) => return Err(error),
             }
         }
-        Err(io::ErrorKind::AlreadyExists.into())
     }
-}
-
-fn mint(wall: std::time::SystemTime) -> JobId {
-    let since = wall.duration_since(std::time::UNIX_EPOCH);
-    JobId::mint(since.map_or(0, |time| time.as_secs()), fsx::random())
 }
 
 /// Locks a `run.json` where the file system has locks.
@@ -196,21 +230,6 @@ fn own(run: &File) -> io::Result<Option<LeaseFile>> {
         dev: stat.st_dev,
         ino: stat.st_ino,
     }))
-}
-
-fn make_temporary(tmp: &OwnedFd) -> io::Result<(JobId, OwnedFd)> {
-    for _ in 0..ID_ATTEMPTS {
-        let id = mint(moment().0);
-        match fsx::make_dir_at(tmp, id.as_str()) {
-            Ok(()) => {
-                let dir = fsx::open_dir_at(tmp, id.as_str())?;
-                return Ok((id, dir));
-            }
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Err(io::ErrorKind::AlreadyExists.into())
 }
 
 fn remove(tmp: &OwnedFd, id: &JobId, dir: &OwnedFd) {

@@ -69,7 +69,8 @@ impl Store {
 /// Finds one job: by its id, by a name given to it, by `last`, or by the beginning of its id.
 ///
 /// A name stands before a beginning, for ids of one hour begin alike and names are short; of
-/// several jobs with one name the newest is meant, and one of the caller's session before others.
+/// several jobs with one name the newest that runs is meant, else the newest, and one of the caller's
+/// session before others.
 /// `last` is the newest of the session, or of all where the caller has none.
 pub fn find(stores: &[Store], wanted: &str, session: Option<&str>) -> Result<JobView> {
     let whole = wanted.parse::<JobId>().ok();
@@ -135,7 +136,7 @@ fn unknown(wanted: &str) -> Error {
     }
 }
 
-/// Of these jobs, the newest with that name; one of the session before others.
+/// Of these jobs, the newest with that name; one of the session before others, then one that runs.
 fn best_named<'a>(
     jobs: impl Iterator<Item = (&'a Store, JobId)>,
     name: &str,
@@ -143,9 +144,14 @@ fn best_named<'a>(
 ) -> Option<(&'a Store, JobId)> {
     jobs.filter_map(|(store, id)| {
         let label = store.label(&id)?;
+        if label.name.as_deref() != Some(name) {
+            return None;
+        }
         let ours = session.is_some() && label.session.as_deref() == session;
+        let view = store.load(&id).ok().flatten();
+        let runs = view.is_some_and(|view| !view.state.is_terminal());
         let started = (label.started_at, label.proc.pid);
-        (label.name.as_deref() == Some(name)).then_some((ours, started, id, store))
+        Some(((ours, runs), started, id, store))
     })
     .max_by(|a, b| (a.0, &a.1, &a.2).cmp(&(b.0, &b.1, &b.2)))
     .map(|(_, _, id, store)| (store, id))
@@ -168,7 +174,10 @@ fn newest<'a>(stores: &'a [Store], session: Option<&str>) -> Result<Option<(&'a 
     let mut best: Option<((String, i32), i64, &Store, JobId)> = None;
     for ((written, _), store, id) in all {
         // A second of slack: the clocks of a file system tick coarsely.
-        if best.as_ref().is_some_and(|(_, at, ..)| written + 1 < *at) {
+        if best
+            .as_ref()
+            .is_some_and(|(_, at, ..)| written.saturating_add(1) < *at)
+        {
             break;
         }
         let Some(label) = store.label(&id) else {

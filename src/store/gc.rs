@@ -71,7 +71,7 @@ impl Store {
         for job in self.jobs()? {
             let bytes = self.bytes_of(job.id());
             done.kept += 1;
-            done.kept_bytes += bytes;
+            done.kept_bytes = done.kept_bytes.saturating_add(bytes);
             if !job.state.is_terminal() || job.record.is_none() {
                 done.running += usize::from(!job.state.is_terminal());
             } else if owed.contains(job.id()) {
@@ -82,6 +82,13 @@ impl Store {
             }
         }
         left.sort_by_key(|(_, _, age)| std::cmp::Reverse(*age));
+        let too_large = done.kept_bytes > policy.max_bytes;
+        let may_go = |age: &Duration| *age >= policy.keep || (too_large && *age >= policy.fresh);
+        if !policy.dry_run {
+            // Once for all of them: each would ask the disk.
+            let ids = left.iter().filter(|(_, _, age)| may_go(age));
+            drop(self.raise_floor(ids.map(|(job, ..)| job.id())));
+        }
         let mut gone = Vec::new();
         for (job, bytes, age) in left {
             let why = if age >= policy.keep {
@@ -102,7 +109,7 @@ impl Store {
                 }
             }
             done.kept -= 1;
-            done.kept_bytes -= bytes;
+            done.kept_bytes = done.kept_bytes.saturating_sub(bytes);
             done.removed.push(Removed { job, bytes, why });
         }
         if !policy.dry_run {
@@ -164,6 +171,6 @@ fn bytes_in(dir: &OwnedFd) -> u64 {
     names
         .iter()
         .filter_map(|name| fsx::stat_at(dir, name.as_os_str()).ok())
-        .map(|stat| stat.st_blocks.unsigned_abs() * 512)
-        .sum()
+        .map(|stat| stat.st_blocks.unsigned_abs().saturating_mul(512))
+        .fold(0, u64::saturating_add)
 }

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::files::{self, Content};
 use super::view::{JobView, transcript_path};
-use super::{byname, live, moment, transcript};
+use super::{byname, ids, live, moment, transcript};
 use crate::error::{Error, Result};
 use crate::job::{JobId, LostReason, Outcome, State};
 use crate::record::{
@@ -66,10 +66,18 @@ fn read_run(dir: &OwnedFd, id: &JobId) -> io::Result<std::result::Result<Run, u6
     Ok(match files::read(dir, "run.json")? {
         Content::Bytes(bytes, file) => match record::parse_launch(&bytes) {
             Parsed::Whole(mut launch) if launch.id == *id => {
-                if launch.redirected_to.is_none()
-                    && let Ok(Content::Bytes(path, _)) = files::read(dir, "redirect")
-                {
-                    launch.redirected_to = String::from_utf8(path).ok();
+                let notes = [
+                    (&mut launch.redirected_to, "redirect"),
+                    (&mut launch.redirected_stderr, "redirect-stderr"),
+                ];
+                for (known, name) in notes {
+                    if known.is_none()
+                        && let Ok(Content::Bytes(path, _)) = files::read(dir, name)
+                    {
+                        // No path is longer, and it goes into the record.
+                        let path = Some(path).filter(|path| path.len() <= libc::PATH_MAX as usize);
+                        *known = path.and_then(|path| String::from_utf8(path).ok());
+                    }
                 }
                 Ok(Run {
                     launch,
@@ -370,8 +378,13 @@ fn set_aside(dir: &OwnedFd) {
 /// The record that a reader would write.
 fn written_by_reader(dir: &OwnedFd, path: &Path, launch: &Launch, facts: &ExitFacts) -> Record {
     let transcript = transcript_path(launch, path);
+    let mut launch = launch.clone();
+    // Of a launch that could not be read; one without was made by a version that had none.
+    if launch.version.is_empty() {
+        launch.store = launch.store.or_else(|| ids::store_of(path));
+    }
     let writer = live::writer(&transcript.to_string_lossy(), dir);
-    record::terminal_event(launch, facts, &writer)
+    record::terminal_event(&launch, facts, &writer)
 }
 
 /// The commit of a reader: the same rename as a supervisor's, from a file of its own.

@@ -42,6 +42,7 @@ pub struct Draft {
     pub name: Option<String>,
     pub tty: bool,
     pub redirected_to: Option<String>,
+    pub redirected_stderr: Option<String>,
     pub transcript: Option<String>,
     pub transcript_cap: u64,
     pub proc: ProcIdentity,
@@ -66,6 +67,7 @@ impl Draft {
             name: None,
             tty: false,
             redirected_to: None,
+            redirected_stderr: None,
             transcript: None,
             transcript_cap: 64 << 20,
             proc,
@@ -192,6 +194,13 @@ impl LiveJob {
     pub fn set_redirected(&mut self, path: &str) {
         drop(files::write_new(&*self.dir, "redirect", path.as_bytes()));
         self.launch.redirected_to = Some(path.to_owned());
+    }
+
+    /// The same for its stderr, if that is another file.
+    pub fn set_redirected_stderr(&mut self, path: &str) {
+        let name = "redirect-stderr";
+        drop(files::write_new(&*self.dir, name, path.as_bytes()));
+        self.launch.redirected_stderr = Some(path.to_owned());
     }
 
     /// Lets `ps` say that the job is stopped, or runs again. Best effort.

@@ -11,6 +11,7 @@
 //!                     stopped       there while the job is stopped
 //!                     redirect      the file that its output goes to, if that showed later
 //!                     event.<n>.json  what else is to be told of it
+//!                     notice.<n>    whose the n-th notice of its output is
 //!                     told          the agent of its session knows of its end
 //!         v1/names/   an empty file `name~id` for each job with a name
 //!         v1/subs/    who is to be told of ends, and who was (see `outbox`)
@@ -18,6 +19,8 @@
 //!         v1/clients/ which conversation a client's process is having, where its commands do not tell
 //!         v1/tmp/     jobs that are being made; their lease is held
 //!         v1/.trash/  jobs that are being removed
+//!         v1/store    who the store is: the id in its events' source, and a key (see `ids`)
+//!         v1/floor    no id up to this one is given out any more
 //!         v1/events.index  the order of events, as readers first saw them
 //!         v1/gc.last  its time is that of the last clearing up
 //! ```
@@ -32,6 +35,7 @@ mod create;
 mod files;
 mod find;
 mod gc;
+mod ids;
 mod judge;
 mod list;
 mod live;
@@ -59,6 +63,7 @@ pub use clients::{Client, is_key as is_client_key};
 pub use create::Prepared;
 pub use find::find;
 pub use gc::{Collected, Policy, Removed, Why};
+pub use ids::Own;
 pub use list::{all_jobs, running_jobs, summaries};
 pub use live::{Draft, LiveJob};
 pub use probe::Probe;
@@ -91,6 +96,8 @@ pub struct Store {
     /// `None` for a reader of a store that has none; made when a job is.
     tmp: Option<OwnedFd>,
     base: OwnedFd,
+    /// Who it is, once asked for.
+    own: std::sync::OnceLock<Own>,
     /// Why the first choice was not taken.
     degraded: Vec<String>,
 }
@@ -244,6 +251,7 @@ impl Store {
                 |dir| Ok(Some(dir)),
             )?,
             base,
+            own: std::sync::OnceLock::new(),
             path,
             degraded: Vec::new(),
         })

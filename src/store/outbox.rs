@@ -36,7 +36,7 @@ use super::files::{self, Content};
 use super::view::JobView;
 use super::{Store, root};
 use crate::error::{Error, Result};
-use crate::job::JobId;
+use crate::job::{JobId, Serial};
 use crate::record::{FORMAT, rfc3339, wall_between};
 use crate::sys::{clock, fsx};
 
@@ -57,7 +57,7 @@ pub fn exit_event(id: &JobId) -> String {
 /// An id that stands for no job, for tests of a sink.
 #[must_use]
 pub fn example_id() -> JobId {
-    JobId::mint(0, 0)
+    Serial::at(0).id(0)
 }
 
 /// The job that an event id belongs to.
@@ -432,10 +432,13 @@ impl Store {
         };
         let changed = fsx::open_dir_at(&self.jobs, id.as_str())
             .and_then(|dir| fsx::stat_at(&dir, "exit.json"))
-            .map(|stat| SystemTime::UNIX_EPOCH + Duration::from_secs(stat.st_mtime.unsigned_abs()));
-        // An hour for clocks that are set.
-        let hour = Duration::from_secs(3600);
-        changed.is_ok_and(|changed| changed + hour < since)
+            .ok()
+            .and_then(|stat| u64::try_from(stat.st_mtime).ok());
+        // An hour for clocks that are set. A time that no clock can name says nothing.
+        let late = changed.and_then(|seconds| {
+            SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds.checked_add(3600)?))
+        });
+        late.is_some_and(|late| late < since)
     }
 }
 

@@ -59,7 +59,7 @@ impl TranscriptReader {
     /// How many bytes were stored before the next one, those included that are no longer kept.
     #[must_use]
     pub fn offset(&self) -> u64 {
-        self.layout.start(self.index) + self.position
+        self.layout.start(self.index).saturating_add(self.position)
     }
 
     /// Goes to where `most` of the kept bytes are left to be read, or to the beginning. Gives
@@ -81,7 +81,8 @@ impl TranscriptReader {
     /// Goes to an offset, or to the first byte after it that is kept.
     pub fn skip_to(&mut self, offset: u64) {
         let files = list(&self.dir);
-        let holds = |&&(index, size): &&(u64, u64)| offset < self.layout.start(index) + size;
+        let holds =
+            |&&(index, size): &&(u64, u64)| offset < self.layout.start(index).saturating_add(size);
         match files.iter().find(holds) {
             Some(&(index, _)) => {
                 let start = self.layout.start(index);
@@ -124,7 +125,7 @@ impl TranscriptReader {
             if read > 0 {
                 return Ok(Chunk::Bytes(read));
             }
-            if next > self.index + 1 {
+            if next - self.index > 1 {
                 self.note_gap(next);
             }
             self.index = next;
@@ -148,16 +149,16 @@ impl TranscriptReader {
             return Ok(0);
         };
         let read = file.read(buffer)?;
-        self.position += read as u64;
+        self.position = self.position.saturating_add(read as u64);
         Ok(read)
     }
 
     fn note_gap(&mut self, next: u64) {
         let passed = self.layout.limit(self.index).saturating_sub(self.position);
-        let between = (next - self.index - 1) * self.layout.segment;
+        let between = (next - self.index - 1).saturating_mul(self.layout.segment);
         let gap = match self.missing.take() {
             Some(exact) => exact,
-            None => passed + between,
+            None => passed.saturating_add(between),
         };
         if gap > 0 && self.reading == Reading::Marked {
             self.gaps.push_back(gap);

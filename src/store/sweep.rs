@@ -49,6 +49,9 @@ impl Store {
             text: format!("cannot remove job '{id}': {why}"),
             hint: None,
         })?;
+        // Its id must never come again. A disk that is too full to note that is to be cleared all the
+        // same; then only a clock that is set back could bring it again.
+        drop(self.raise_floor(std::iter::once(id)));
         let name = format!("{id}.{:08x}", fsx::random());
         match fsx::rename_new_at(&self.jobs, id.as_str(), &trash, name.as_str()) {
             Ok(()) => {}

@@ -16,6 +16,7 @@ use crate::sys::lock;
 mod damage;
 mod disk;
 mod finding;
+mod ids;
 mod judging;
 mod places;
 mod records;
@@ -56,7 +57,7 @@ pub(super) fn dead() -> crate::record::ProcIdentity {
 }
 
 pub(super) fn draft() -> Draft {
-    let command = CommandText::new(b"npm run dev", RecordCommand::Redacted);
+    let command = CommandText::new(b"npm run dev", RecordCommand::Redacted, |_| String::new());
     Draft::new(command, How::Ampersand, "/work".to_owned(), dead())
 }
 

@@ -25,6 +25,8 @@ use crate::sys::{fsx, lock};
 const INDEX: &str = "events.index";
 /// Beyond this size the older half is forgotten, but for jobs that are still there.
 const LARGEST: u64 = 1 << 20;
+/// No index of ours comes to this size; one that does would fill the memory of whoever reads it.
+const UNREADABLE: u64 = 64 << 20;
 const START: &str = "start";
 const EXIT: &str = "exit";
 
@@ -122,6 +124,9 @@ impl Timeline {
         let stat = fsx::stat_of(file)?;
         let which = Some((stat.st_dev, stat.st_ino));
         let size = stat.st_size.unsigned_abs();
+        if size > UNREADABLE {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
         let replaced = self.file.is_some() && (self.file != which || size < self.read);
         if self.file != which || replaced {
             *self = Self {
@@ -132,8 +137,8 @@ impl Timeline {
         let mut text = Vec::new();
         let mut file = file;
         file.seek(SeekFrom::Start(self.read))?;
-        file.read_to_end(&mut text)?;
-        self.read += text.len() as u64;
+        file.take(UNREADABLE).read_to_end(&mut text)?;
+        self.read = self.read.saturating_add(text.len() as u64);
         // A line that a crash cut short was never told.
         if text.last().is_some_and(|&byte| byte != b'\n') {
             append(file, "\n")?;
@@ -334,7 +339,7 @@ impl Store {
         let mut text = String::new();
         let mut reader = file;
         reader.seek(SeekFrom::Start(0))?;
-        reader.read_to_string(&mut text)?;
+        reader.take(UNREADABLE).read_to_string(&mut text)?;
         let mut left = text.len();
         let kept: String = text
             .split_inclusive('\n')
@@ -357,10 +362,11 @@ impl Store {
 pub(super) fn was_removed(stores: &[Store], id: &JobId) -> bool {
     let line = format!("-{id}");
     stores.iter().any(|store| {
-        let Ok(mut file) = fsx::open_at(&store.base, INDEX) else {
+        let Ok(file) = fsx::open_at(&store.base, INDEX) else {
             return false;
         };
         let mut text = String::new();
-        file.read_to_string(&mut text).is_ok() && text.lines().any(|found| found == line)
+        file.take(UNREADABLE).read_to_string(&mut text).is_ok()
+            && text.lines().any(|found| found == line)
     })
 }

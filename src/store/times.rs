@@ -21,6 +21,10 @@ const MOST: usize = 1 << 16;
 /// No file of ours is larger.
 const LARGEST: u64 = 4 << 20;
 
+/// No terminal of ours has more rows or columns.
+const LARGEST_SIDE: u16 = 4000;
+const MOST_CELLS: u32 = 1 << 20;
+
 /// Everything from `offset` on, up to the next mark, was written at `at_ms` or a moment later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
@@ -50,7 +54,14 @@ impl Mark {
             None => None,
             Some(size) => {
                 let (rows, columns) = size.split_once('x')?;
-                Some((rows.parse().ok()?, columns.parse().ok()?))
+                let side = |text: &str| {
+                    let side = text.parse::<u16>().ok();
+                    // A screen of that size will be made: what no terminal has is not believed.
+                    side.filter(|side| (1..=LARGEST_SIDE).contains(side))
+                };
+                let (rows, columns) = (side(rows)?, side(columns)?);
+                let cells = u32::from(rows) * u32::from(columns);
+                (cells <= MOST_CELLS).then_some(Some((rows, columns)))?
             }
         };
         Some(Self {
@@ -243,7 +254,17 @@ mod tests {
         for mark in [at(0, 0), at(1_763_276_400_123, 1 << 40), sized] {
             assert_eq!(Mark::parse(mark.line().trim_end()), Some(mark));
         }
-        for bad in ["", "1", "x 1", "1 -1", "1 2 3", "1 2 axb"] {
+        for bad in [
+            "",
+            "1",
+            "x 1",
+            "1 -1",
+            "1 2 3",
+            "1 2 axb",
+            "1 2 65535x65535",
+            "1 2 0x0",
+            "1 2 4000x4000",
+        ] {
             assert_eq!(Mark::parse(bad), None, "{bad}");
         }
     }

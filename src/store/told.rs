@@ -12,6 +12,8 @@ use crate::sys::fsx;
 
 const TELLING: &str = "telling";
 const TOLD: &str = "told";
+/// A `wait` has reported the end, to whoever called it.
+const WAITED: &str = "waited";
 
 /// The right to tell the agent. Dropped without [`ToldClaim::done`], it goes back.
 #[derive(Debug)]
@@ -77,6 +79,17 @@ pub fn claim_patiently(job: &JobView) -> Option<ToldClaim> {
 #[must_use]
 pub fn is_told(job: &JobView) -> bool {
     fsx::open_dir(&job.dir).is_ok_and(|dir| fsx::stat_at(&dir, TOLD).is_ok())
+}
+
+/// Whether a `wait` has reported it.
+#[must_use]
+pub fn is_waited(job: &JobView) -> bool {
+    fsx::open_dir(&job.dir).is_ok_and(|dir| fsx::stat_at(&dir, WAITED).is_ok())
+}
+
+/// A `wait` has reported it. Where that cannot be noted, the next one reports it again.
+pub fn mark_waited(job: &JobView) {
+    drop(fsx::open_dir(&job.dir).and_then(|dir| fsx::create_at(&dir, WAITED)));
 }
 
 /// It turned out that the words did not get there: the end is to be told again.

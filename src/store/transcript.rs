@@ -23,6 +23,8 @@ const RETRY: Duration = Duration::from_secs(1);
 const SEGMENTS: u64 = 8;
 /// Smaller segments would cost more in files than they are worth.
 const LEAST_SEGMENT: u64 = 4096;
+/// A job that fills a segment every microsecond comes here after thirty-five years.
+const LAST_INDEX: u64 = 1 << 50;
 
 /// How a cap is split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +54,10 @@ impl Layout {
     pub(super) fn start(&self, index: u64) -> u64 {
         match index.checked_sub(1) {
             None => 0,
-            Some(before) => self.head + before * self.segment,
+            // The number may come from the name of a file, and the cap from `run.json`.
+            Some(before) => self
+                .head
+                .saturating_add(before.saturating_mul(self.segment)),
         }
     }
 }
@@ -132,7 +137,7 @@ impl Transcript {
     /// Where the next byte will be, counting those that are no longer kept.
     fn stored(&self) -> u64 {
         let (index, size) = self.files.back().copied().unwrap_or((0, 0));
-        self.layout.start(index) + size
+        self.layout.start(index).saturating_add(size)
     }
 
     /// The job's terminal has another size from here on.
@@ -267,7 +272,7 @@ impl Transcript {
     pub fn facts(&self) -> OutputFacts {
         OutputFacts {
             bytes_total: self.total,
-            bytes_kept: self.files.iter().map(|(_, size)| size).sum(),
+            bytes_kept: sum(&self.files),
             dropped_bytes: self.dropped,
             capped: self.capped,
             tty: self.tty,
@@ -285,17 +290,29 @@ impl Transcript {
     }
 }
 
+/// Which file of a transcript has this name, if we could have made it: `out.007` and `out.+7` are
+/// strangers, and so is a number that no job has ever come to.
+fn index_of(name: &str) -> Option<u64> {
+    let index = match name.strip_prefix("out")? {
+        "" => 0,
+        rest => rest.strip_prefix('.')?.parse().ok()?,
+    };
+    (index <= LAST_INDEX && name == file_name(index)).then_some(index)
+}
+
+/// All bytes of these files. A sparse file can claim to have more than there can be.
+fn sum<'a>(files: impl IntoIterator<Item = &'a (u64, u64)>) -> u64 {
+    let sizes = files.into_iter().map(|(_, size)| *size);
+    sizes.fold(0, u64::saturating_add)
+}
+
 /// Index and size of each file of a transcript, in order.
 pub(super) fn list(dir: impl AsFd) -> Vec<(u64, u64)> {
     let names = fsx::names(dir.as_fd()).unwrap_or_default();
     let mut files: Vec<(u64, u64)> = names
         .iter()
         .filter_map(|name| name.to_str())
-        .filter_map(|name| match name.strip_prefix("out") {
-            Some("") => Some(0),
-            Some(rest) => rest.strip_prefix('.')?.parse().ok(),
-            None => None,
-        })
+        .filter_map(index_of)
         .filter_map(|index| {
             let stat = fsx::stat_at(dir.as_fd(), file_name(index).as_str()).ok()?;
             fsx::is_regular(&stat).then(|| (index, stat.st_size.unsigned_abs()))
@@ -336,11 +353,9 @@ fn tail_of(dir: impl AsFd, files: &[(u64, u64)], most: usize) -> Vec<u8> {
 pub(super) fn facts_on_disk(dir: impl AsFd, cap: u64, tty: bool) -> OutputFacts {
     let files = list(dir);
     let layout = Layout::of(cap);
-    let kept = files.iter().map(|(_, size)| size).sum();
+    let kept = sum(&files);
     let total = match files.last() {
-        Some(&(last, size)) if last > 0 && cap > 0 => {
-            layout.head + (last - 1) * layout.segment + size
-        }
+        Some(&(last, size)) if last > 0 && cap > 0 => layout.start(last).saturating_add(size),
         _ => kept,
     };
     OutputFacts {

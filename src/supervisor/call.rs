@@ -30,6 +30,7 @@ impl Supervisor {
         } else if !self.sinks[index].is_full() {
             self.listen_to_all(true, index);
         }
+        self.let_jobs_go_on();
     }
 
     /// Nobody reads any more: whoever writes next must get SIGPIPE, as without us.
@@ -126,6 +127,9 @@ impl Supervisor {
     /// The next moment at which waiting for the end of the output stops.
     pub(super) fn settle_deadline(&self, since: Duration) -> Duration {
         let now = clock::boottime();
+        if self.sinks.iter().any(Sink::is_behind) {
+            return now + DRAIN;
+        }
         [since + DRAIN, since + REGISTRATION, since + LAUNCHING]
             .into_iter()
             .find(|at| *at > now)
@@ -151,7 +155,8 @@ impl Supervisor {
             return;
         }
         let mut any_strays = false;
-        if !self.has_no_children() {
+        let any_children = !self.has_no_children();
+        if any_children {
             let elapsed = clock::boottime().saturating_sub(since);
             let mut strays = self.strays(false);
             if self.expect_lone_job(&strays) {
@@ -164,19 +169,27 @@ impl Supervisor {
             // Also the last words of somebody who is ending by a signal.
             let someone = self.is_blind() || !strays.is_empty() || self.has_living_targets();
             let holds_pipe = open && someone && self.link.is_some();
-            if elapsed < DRAIN && (holds_pipe || strays.iter().any(|&pid| self.is_unsettled(pid))) {
+            let passing = |&pid: &i32| self.is_unsettled(pid) || self.is_ending(pid);
+            if elapsed < DRAIN && (holds_pipe || strays.iter().any(passing)) {
                 return;
             }
+            any_strays = !strays.is_empty();
+        }
+        if any_children || !self.jobs.is_empty() {
             // What a job wrote before this moment belongs to the call.
             for index in 0..self.jobs.len() {
                 self.drain_tty(index);
             }
             self.drain_feeds();
-            any_strays = !strays.is_empty();
+            // A harness that reads on gets it all.
+            let behind = |sink: &Sink| sink.is_behind() && !sink.has_stalled(DRAIN);
+            if self.link.is_some() && self.sinks.iter().any(behind) {
+                return;
+            }
         }
         // Also for the terminals of jobs that have ended already.
         if any_strays || self.jobs.iter().any(|job| job.ended) {
-            self.adopt_strays();
+            self.adopt_strays(true);
         }
         self.end_call();
     }
@@ -219,9 +232,10 @@ impl Supervisor {
         self.killing = None;
         self.expect_redirections();
         self.give_feeds_to_jobs();
-        self.spare_output = None;
+        self.spares.clear();
         for job in &mut self.jobs {
             job.stop_mirroring();
+            job.held = false;
             job.listen(&self.epoll, true);
         }
         // The front has the processor now: what the disk takes its time for comes after it.
@@ -241,7 +255,7 @@ impl Supervisor {
             Linger::Never => false,
             Linger::Auto => *self
                 .dies_with_the_call
-                .get_or_init(|| caller::dies_with_the_call(self.caller)),
+                .get_or_init(|| caller::dies_with_the_call(self.front_is_init, self.caller)),
         }
     }
 

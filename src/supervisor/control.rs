@@ -12,7 +12,7 @@ use nix::errno::Errno;
 use nix::sys::epoll::EpollFlags;
 
 use super::Supervisor;
-use super::jobs::Job;
+use super::jobs::{Job, STDOUT};
 use crate::handoff::Request;
 use crate::handoff::control::{Answer, Ask, Size, Verdict, What, open_answer};
 use crate::sys::{fds, pty};
@@ -62,7 +62,7 @@ impl Job {
     }
 
     fn size(&self) -> Size {
-        let leader = self.output.as_ref().map(|output| &output.leader);
+        let leader = self.output.as_ref().map(|output| &output.main.leader);
         let (rows, columns) = leader.and_then(pty::size).unwrap_or_default();
         Size { rows, columns }
     }
@@ -124,7 +124,7 @@ impl Supervisor {
                 return;
             }
             What::Resize(wanted) => {
-                let leader = job.output.as_ref().map(|output| &output.leader);
+                let leader = job.output.as_ref().map(|output| &output.main.leader);
                 let done = wanted.is_sane()
                     && leader.is_some_and(|leader| {
                         pty::set_size(leader, wanted.rows, wanted.columns).is_ok()
@@ -161,7 +161,7 @@ impl Supervisor {
             self.type_on(index);
         }
         if flags.intersects(!EpollFlags::EPOLLOUT) {
-            self.read_tty(index);
+            self.read_tty(index, STDOUT);
         }
     }
 
@@ -181,9 +181,9 @@ impl Supervisor {
             }
             let bytes = letter
                 .bytes
-                .get_or_insert_with(|| end_of_input(&output.leader, inbox.last));
+                .get_or_insert_with(|| end_of_input(&output.main.leader, inbox.last));
             let rest = &bytes[letter.done..];
-            match nix::unistd::write(&output.leader, rest) {
+            match nix::unistd::write(&output.main.leader, rest) {
                 Ok(0) if !rest.is_empty() => break,
                 Ok(count) if count < rest.len() => letter.done += count,
                 Ok(_) => {
@@ -197,7 +197,7 @@ impl Supervisor {
             }
         }
         let waits = !inbox.waiting.is_empty();
-        job.watch_terminal(&self.epoll, EpollFlags::EPOLLOUT, waits);
+        job.want_room(&self.epoll, waits);
     }
 
     /// The job has ended: whoever still waits is told so.
@@ -211,7 +211,7 @@ impl Supervisor {
                 Size::default(),
             );
         }
-        job.watch_terminal(&self.epoll, EpollFlags::EPOLLOUT, false);
+        job.want_room(&self.epoll, false);
     }
 }
 

@@ -4,6 +4,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use super::jobs::Output;
+use super::processes::{Ending, Reach};
 use super::{KILLED_LEFTOVER, LEFTOVER, Phase, Supervisor, TOKEN_JOB};
 use crate::job::{LostReason, Outcome};
 use crate::record::LONGEST_TAIL;
@@ -122,16 +123,19 @@ impl Supervisor {
     ) {
         self.introduce_jobs();
         self.news = true;
+        let signal = match outcome {
+            Outcome::Signaled { signal, .. } => Some(signal),
+            _ => None,
+        };
         let ended = (clock::wall(), clock::boottime());
         if let Some(output) = &mut self.jobs[index].output {
-            output.follower = None;
+            output.let_go();
         }
         self.drain_tty(index);
         self.drain_feeds();
         self.close_inbox(index);
         let job = &mut self.jobs[index];
         job.ended = true;
-        let mut killed_by = None;
         job.idle = None;
         if job.timed_out.is_none() {
             job.deadline = None;
@@ -139,6 +143,12 @@ impl Supervisor {
         if let Some(pidfd) = job.pidfd.take() {
             let _ = self.epoll.delete(&pidfd);
         }
+        let live = job.live.as_ref();
+        let wish = job.kill_requested.take();
+        let wish = wish.or_else(|| live.and_then(|live| live.kill_intent(&outcome)));
+        // Before the record tells others of it, who may act on that.
+        self.note_ending(index, signal, wish.as_ref().map(|wish| wish.signal));
+        let job = &mut self.jobs[index];
         if let Some(mut live) = job.live.take() {
             let mut facts = ExitFacts::new(outcome, "supervisor", evidence, ended);
             facts.rusage = usage.map(|usage| record::Usage {
@@ -148,9 +158,7 @@ impl Supervisor {
             });
             facts.output = live.transcript().facts();
             facts.stopped_seen = job.stopped_seen;
-            let wish = job.kill_requested.take();
-            facts.kill_requested = wish.or_else(|| live.kill_intent(&facts.outcome));
-            killed_by = facts.kill_requested.as_ref().map(|intent| intent.signal);
+            facts.kill_requested = wish;
             facts.during_call = self.phase != Phase::Released;
             let tail = live.transcript().tail(TAIL);
             facts.tail = (!tail.is_empty()).then(|| text::redact(&clean_tail(&tail, LONGEST_TAIL)));
@@ -170,25 +178,39 @@ impl Supervisor {
                 job.live = None;
             }
         }
-        if killed_by.is_some() {
+        self.end_lingering();
+    }
+
+    /// Notes until when what a job left may still be ending with it, and whom its end may have hit.
+    /// `wished`: the signal that somebody asked for.
+    fn note_ending(&mut self, index: usize, died_of: Option<i32>, wished: Option<i32>) {
+        if died_of.is_some() || wished.is_some() {
             // Who dies with it was said before the first signal.
             self.read_requests();
         }
+        // After any other signal nothing follows.
+        let more = wished.is_some_and(|signal| ENDING.contains(&signal));
+        let (reach, time) = match died_of {
+            _ if self.kills.knows(index) => (Reach::Nobody, LEFTOVER),
+            _ if more => (Reach::Everybody, KILLED_LEFTOVER),
+            Some(signal) => (Reach::Signal(signal), LEFTOVER),
+            None => (Reach::Nobody, LEFTOVER),
+        };
+        if matches!(reach, Reach::Signal(_)) {
+            self.note_daemons(index);
+        }
+        let until = clock::boottime() + time;
+        self.jobs[index].ending = Some(Ending {
+            starttime: self.jobs[index].starttime,
+            until,
+            reach,
+        });
         // The job of `run --wait` is its call, and ends first.
         let watched = self.run.is_some() && self.phase == Phase::Foreground;
-        if (watched || self.phase == Phase::Released) && !self.has_no_children() {
-            self.kills.left_a_rest |= killed_by.is_some() || watched;
-            // After any other signal nothing follows.
-            let more = killed_by.is_some_and(|signal| ENDING.contains(&signal));
-            let leftover = if more && !self.kills.knows(index) {
-                KILLED_LEFTOVER
-            } else {
-                LEFTOVER
-            };
-            self.leftovers_at
-                .get_or_insert(clock::boottime() + leftover);
+        let after_call = matches!(self.phase, Phase::Released | Phase::Lingering);
+        if (watched || after_call) && !self.has_no_children() {
+            self.look_for_strays_at(until);
         }
-        self.end_lingering();
     }
 
     /// Tries again to write the records that the disk refused; gives up after a while, and then

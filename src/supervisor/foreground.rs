@@ -205,6 +205,7 @@ impl Supervisor {
             text: &text,
             tty: self.has_terminal,
             redirected_to: None,
+            redirected_stderr: None,
             transcript: None,
             degraded: Vec::new(),
             run: None,

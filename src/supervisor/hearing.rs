@@ -51,7 +51,7 @@ impl Supervisor {
             // The shell has ended and its last output, or a job, holds the front: it may go.
             if !matches!(signal, libc::SIGUSR1 | libc::SIGUSR2) {
                 self.bystanders = self.strays(true);
-                self.adopt_strays();
+                self.adopt_strays(true);
                 self.say_announcement();
                 self.finish_call(signal);
             }

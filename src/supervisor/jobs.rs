@@ -6,7 +6,9 @@ use std::time::Duration;
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
 
 use super::control::Inbox;
-use super::{Supervisor, TOKEN_JOB, TOKEN_TTY};
+use super::processes::Ending;
+use super::stream::Sink;
+use super::{Supervisor, TOKEN_ERRORS, TOKEN_JOB, TOKEN_TTY};
 use crate::handoff::Registered;
 use crate::record::{self, ExitFacts};
 use crate::settings::Capture;
@@ -22,29 +24,109 @@ const LAST_WORDS: usize = 4 * 1024 * 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mirror {
     Sink(usize),
-    /// The transcript of the job from which it was started.
-    Job(usize),
+    /// A channel of the job from which it was started: that one's transcript, and where that goes.
+    Job(usize, usize),
 }
 
-/// The leader of a job's pseudo-terminal, or the read end of its pipe.
-pub(super) struct Output {
+/// The channel of a job's output, and the second one that its stderr has where the call has two streams.
+pub(super) const STDOUT: usize = 0;
+pub(super) const STDERR: usize = 1;
+
+/// The leader of a pseudo-terminal, or the read end of a pipe.
+pub(super) struct Channel {
     pub(super) leader: OwnedFd,
     /// Our copy of the job's end, so that its own closing is not taken for the end.
-    pub(super) follower: Option<OwnedFd>,
+    follower: Option<OwnedFd>,
     pub(super) object: Option<Object>,
     /// What the loop is told of: output to read, room for input.
     watched: EpollFlags,
 }
 
-impl Output {
-    /// Whether nobody but us has the job's end open any more.
-    pub(super) fn is_abandoned(&self) -> bool {
+impl Channel {
+    fn is_abandoned(&self) -> bool {
         self.follower.is_none() && fds::consumer_is_gone(self.leader.as_raw_fd())
     }
 
+    /// Adds to, or takes from, what the loop is told. What nothing is wanted of is not watched at all:
+    /// its hang-up would be told for ever.
+    fn watch(&mut self, epoll: &Epoll, token: u64, what: EpollFlags, on: bool) {
+        let mut wanted = self.watched;
+        wanted.set(what, on);
+        if wanted == self.watched {
+            return;
+        }
+        let mut event = EpollEvent::new(wanted, token);
+        let result = if wanted.is_empty() {
+            epoll.delete(&self.leader)
+        } else if self.watched.is_empty() {
+            epoll.add(&self.leader, event)
+        } else {
+            epoll.modify(&self.leader, &mut event)
+        };
+        if result.is_ok() {
+            self.watched = wanted;
+        }
+    }
+}
+
+/// A channel with the path by which the job opens its end.
+pub(super) struct Opened {
+    pub(super) channel: Channel,
+    pub(super) path: String,
+    pub(super) tty: bool,
+}
+
+/// What a job writes to.
+pub(super) struct Output {
+    pub(super) main: Channel,
+    /// `Some` iff its stderr is told apart.
+    errors: Option<Channel>,
+}
+
+impl Output {
+    pub(super) fn new(main: Channel, errors: Option<Channel>) -> Self {
+        Self { main, errors }
+    }
+
+    fn channels(&self) -> impl Iterator<Item = &Channel> {
+        std::iter::once(&self.main).chain(&self.errors)
+    }
+
+    fn channel(&mut self, number: usize) -> Option<&mut Channel> {
+        match number {
+            STDOUT => Some(&mut self.main),
+            _ => self.errors.as_mut(),
+        }
+    }
+
+    /// The channel that one of these is the job's end of.
+    pub(super) fn find(&self, streams: &[Option<Object>]) -> Option<usize> {
+        self.channels()
+            .position(|channel| channel.object.is_some() && streams.contains(&channel.object))
+    }
+
+    /// Gives up our copies of the job's ends.
+    pub(super) fn let_go(&mut self) {
+        self.main.follower = None;
+        if let Some(errors) = &mut self.errors {
+            errors.follower = None;
+        }
+    }
+
+    /// Whether nobody but us has the job's ends open any more.
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.channels().all(Channel::is_abandoned)
+    }
+
+    pub(super) fn follower(&self) -> Option<&OwnedFd> {
+        self.main.follower.as_ref()
+    }
+
     pub(super) fn descriptors(&self) -> impl Iterator<Item = i32> {
-        let follower = self.follower.as_ref().map(AsRawFd::as_raw_fd);
-        std::iter::once(self.leader.as_raw_fd()).chain(follower)
+        self.channels().flat_map(|channel| {
+            let follower = channel.follower.as_ref().map(AsRawFd::as_raw_fd);
+            std::iter::once(channel.leader.as_raw_fd()).chain(follower)
+        })
     }
 }
 
@@ -60,10 +142,16 @@ pub(super) struct Job {
     pub(super) output: Option<Output>,
     /// `Some` iff its stdin is its terminal.
     pub(super) inbox: Option<Inbox>,
-    pub(super) mirror: Option<Mirror>,
-    strip: StripEscapes,
+    /// For each channel.
+    pub(super) mirrors: [Option<Mirror>; 2],
+    strips: [StripEscapes; 2],
+    /// Its output waits for the harness.
+    pub(super) held: bool,
     pub(super) redirected_to: Option<String>,
+    pub(super) redirected_stderr: Option<String>,
     pub(super) ended: bool,
+    /// `Some` iff it has ended: until when what it left may be ending with it.
+    pub(super) ending: Option<Ending>,
     /// The end of it, if no record of that could be written yet.
     pub(super) unwritten: Option<Box<ExitFacts>>,
     pub(super) stopped_seen: bool,
@@ -95,12 +183,12 @@ impl Job {
     }
 
     pub(super) fn mirrors_to(&self, sink: usize) -> bool {
-        self.mirror == Some(Mirror::Sink(sink))
+        self.mirrors.contains(&Some(Mirror::Sink(sink)))
     }
 
     pub(super) fn stop_mirroring(&mut self) {
-        if matches!(self.mirror, Some(Mirror::Sink(_))) {
-            self.mirror = None;
+        for mirror in &mut self.mirrors {
+            mirror.take_if(|mirror| matches!(mirror, Mirror::Sink(_)));
         }
     }
 
@@ -130,30 +218,21 @@ impl Job {
 
     /// Whether its output is read.
     pub(super) fn listen(&mut self, epoll: &Epoll, on: bool) {
-        self.watch_terminal(epoll, EpollFlags::EPOLLIN, on);
+        for number in [STDOUT, STDERR] {
+            self.watch_channel(epoll, number, EpollFlags::EPOLLIN, on);
+        }
     }
 
-    /// Adds to, or takes from, what the loop is told of its terminal. One that nothing is wanted of
-    /// is not watched at all: its hang-up would be told for ever.
-    pub(super) fn watch_terminal(&mut self, epoll: &Epoll, what: EpollFlags, on: bool) {
-        let Some(output) = &mut self.output else {
-            return;
-        };
-        let mut wanted = output.watched;
-        wanted.set(what, on);
-        if wanted == output.watched {
-            return;
-        }
-        let mut event = EpollEvent::new(wanted, self.token | TOKEN_TTY);
-        let result = if wanted.is_empty() {
-            epoll.delete(&output.leader)
-        } else if output.watched.is_empty() {
-            epoll.add(&output.leader, event)
-        } else {
-            epoll.modify(&output.leader, &mut event)
-        };
-        if result.is_ok() {
-            output.watched = wanted;
+    /// Whether the loop is told of room for input.
+    pub(super) fn want_room(&mut self, epoll: &Epoll, on: bool) {
+        self.watch_channel(epoll, STDOUT, EpollFlags::EPOLLOUT, on);
+    }
+
+    fn watch_channel(&mut self, epoll: &Epoll, number: usize, what: EpollFlags, on: bool) {
+        let kind = [TOKEN_TTY, TOKEN_ERRORS][number];
+        let output = self.output.as_mut();
+        if let Some(channel) = output.and_then(|output| output.channel(number)) {
+            channel.watch(epoll, self.token | kind, what, on);
         }
     }
 }
@@ -188,10 +267,13 @@ impl Supervisor {
             pidfd,
             output: None,
             inbox: None,
-            mirror: None,
-            strip: StripEscapes::new(),
+            mirrors: [None; 2],
+            strips: [StripEscapes::new(), StripEscapes::new()],
+            held: false,
             redirected_to: None,
+            redirected_stderr: None,
             ended: false,
+            ending: None,
             unwritten: None,
             stopped_seen: false,
             deadline: None,
@@ -216,67 +298,100 @@ impl Supervisor {
     ) {
         let mut job = self.new_job(pid, text, Some(live));
         job.output = Some(output);
-        job.mirror = mirror;
+        job.mirrors[STDOUT] = mirror;
         job.listen(&self.epoll, true);
         self.jobs.push(job);
     }
 
-    /// Reads a job's output once, and gives how much there was.
-    pub(super) fn read_tty(&mut self, index: usize) -> usize {
+    /// Reads a channel of a job once, and gives how much there was.
+    pub(super) fn read_tty(&mut self, index: usize, number: usize) -> usize {
         let Some(job) = self.jobs.get_mut(index) else {
             return 0;
         };
-        let Some(output) = &job.output else {
+        let output = job.output.as_mut();
+        let Some(channel) = output.and_then(|output| output.channel(number)) else {
             return 0;
         };
         let mut buffer = std::mem::take(&mut self.buffer);
-        let result = buffer.fill(&output.leader);
-        match &result {
+        let result = buffer.fill(&channel.leader);
+        let over = match &result {
+            Ok(count) => *count == 0,
             // A pseudo-terminal that nobody has open any more answers EIO.
-            Ok(0) => job.listen(&self.epoll, false),
-            Err(error) if error.raw_os_error() == Some(libc::EIO) => {
-                job.listen(&self.epoll, false);
-            }
-            Ok(count) => self.take_output(index, buffer.bytes(*count)),
-            Err(_) => {}
+            Err(error) => error.raw_os_error() == Some(libc::EIO),
+        };
+        if over {
+            job.watch_channel(&self.epoll, number, EpollFlags::EPOLLIN, false);
+        }
+        let count = result.unwrap_or(0);
+        if count > 0 {
+            self.take_output(index, number, buffer.bytes(count));
         }
         self.buffer = buffer;
-        result.unwrap_or(0)
+        count
     }
 
-    fn take_output(&mut self, index: usize, bytes: &[u8]) {
-        self.jobs[index].record_output(bytes);
-        match self.jobs[index].mirror {
-            Some(Mirror::Sink(sink)) if self.run.is_none() => {
-                let Some(target) = self.sinks.get_mut(sink) else {
+    /// Writes down what a job wrote, there and with those that it was started from, and shows it to the
+    /// call, whether or not they have ended.
+    fn take_output(&mut self, index: usize, number: usize, bytes: &[u8]) {
+        let (mut at, mut channel) = (index, number);
+        loop {
+            let job = &mut self.jobs[at];
+            if at == index || !job.ended {
+                job.record_output(bytes);
+            }
+            match job.mirrors[channel] {
+                // Whoever started it was there before.
+                Some(Mirror::Job(parent, of)) if parent < at => (at, channel) = (parent, of),
+                Some(Mirror::Sink(sink)) => {
+                    self.show_output(index, number, sink, bytes);
                     return;
-                };
-                // A background job never holds the call: what the harness does not take at once is
-                // in the transcript.
-                if target.is_terminal {
-                    target.offer(bytes);
-                } else {
-                    let mut clean = Vec::with_capacity(bytes.len());
-                    self.jobs[index].strip.push(bytes, &mut clean);
-                    target.offer(&clean);
                 }
-                if self.sinks[sink].gone {
-                    self.consumer_left(sink);
-                }
+                _ => return,
             }
-            Some(Mirror::Sink(sink)) => {
-                if self.sinks.get(sink).is_some_and(|sink| sink.is_terminal) {
-                    self.write_sink(sink, bytes);
-                } else {
-                    let mut clean = Vec::with_capacity(bytes.len());
-                    self.jobs[index].strip.push(bytes, &mut clean);
-                    self.write_sink(sink, &clean);
-                }
-            }
-            Some(Mirror::Job(parent)) if parent != index && !self.jobs[parent].ended => {
-                self.take_output(parent, bytes);
-            }
-            _ => {}
+        }
+    }
+
+    fn show_output(&mut self, index: usize, number: usize, sink: usize, bytes: &[u8]) {
+        let Some(target) = self.sinks.get_mut(sink) else {
+            return;
+        };
+        let mut clean = Vec::new();
+        let shown = if target.is_terminal {
+            bytes
+        } else {
+            clean.reserve(bytes.len());
+            self.jobs[index].strips[number].push(bytes, &mut clean);
+            &clean
+        };
+        if self.run.is_some() {
+            self.write_sink(sink, shown);
+            return;
+        }
+        // A background job never holds the call: what the harness does not take in time is in the
+        // transcript.
+        let wait = target.offer(shown, &self.epoll);
+        if target.gone {
+            self.consumer_left(sink);
+        } else if wait {
+            let job = &mut self.jobs[index];
+            job.held = true;
+            job.listen(&self.epoll, false);
+        }
+    }
+
+    /// Whether a job waits for the harness.
+    pub(super) fn is_holding(&self) -> bool {
+        self.jobs.iter().any(|job| job.held)
+    }
+
+    /// Once the harness has read on, or does not read at all.
+    pub(super) fn let_jobs_go_on(&mut self) {
+        if !self.is_holding() || self.sinks.iter().any(Sink::holds_jobs) {
+            return;
+        }
+        for job in self.jobs.iter_mut().filter(|job| job.held) {
+            job.held = false;
+            job.listen(&self.epoll, true);
         }
     }
 
@@ -284,11 +399,12 @@ impl Supervisor {
     pub(super) fn drain_tty(&mut self, index: usize) {
         let mut left = LAST_WORDS;
         while let Some(output) = &self.jobs[index].output {
-            let ready = fds::wait_readable(&[output.leader.as_raw_fd()], 0)[0];
-            if !ready {
-                break;
-            }
-            let count = self.read_tty(index);
+            let leaders = output.channels().map(|channel| channel.leader.as_raw_fd());
+            let ready = fds::wait_readable(&leaders.collect::<Vec<_>>(), 0);
+            let channels = ready.iter().enumerate().filter(|(_, ready)| **ready);
+            let count: usize = channels
+                .map(|(number, _)| self.read_tty(index, number))
+                .sum();
             if count == 0 || count >= left {
                 break;
             }
@@ -304,12 +420,17 @@ pub(super) fn target(pid: i32, fd: i32) -> Option<String> {
         .then(|| path.to_string_lossy().into_owned())
 }
 
-/// A pseudo-terminal for a job, or a pipe where there is none or none is wanted; with the path that
-/// the job opens, and whether it is a terminal.
-pub(super) fn open_output(
-    capture: Capture,
-    degraded: &mut Vec<String>,
-) -> Option<(Output, String, bool)> {
+/// Where stdout and stderr of a process lead, as far as they are not ours to read. One place is named
+/// once.
+pub(super) fn redirections(pid: i32, ours: [bool; 2]) -> [Option<String>; 2] {
+    let of = |fd: i32, ours: bool| (!ours).then(|| target(pid, fd)).flatten();
+    let stdout = of(1, ours[0]);
+    let stderr = of(2, ours[1]).filter(|path| Some(path) != stdout.as_ref());
+    [stdout, stderr]
+}
+
+/// A pseudo-terminal for a job, or a pipe where there is none or none is wanted.
+pub(super) fn open_channel(capture: Capture, degraded: &mut Vec<String>) -> Option<Opened> {
     if capture == Capture::Pty {
         match pty::open(pty::Use::Output) {
             Ok(pty) => return Some(on_terminal(pty)),
@@ -319,31 +440,24 @@ pub(super) fn open_output(
     let (leader, end) = fds::pipe().ok()?;
     fds::set_nonblocking(leader.as_fd()).ok()?;
     let path = format!("/proc/{}/fd/{}", session::pid(), end.as_raw_fd());
-    let object = fds::object(end.as_raw_fd());
-    Some((
-        Output {
-            leader,
-            follower: Some(end),
-            object,
-            watched: EpollFlags::empty(),
-        },
-        path,
-        false,
-    ))
+    Some(opened(leader, end, path, false))
 }
 
-fn on_terminal(pty: pty::Pty) -> (Output, String, bool) {
-    let object = fds::object(pty.follower.as_raw_fd());
-    let output = Output {
-        leader: pty.leader,
-        follower: Some(pty.follower),
-        object,
+fn opened(leader: OwnedFd, follower: OwnedFd, path: String, tty: bool) -> Opened {
+    let channel = Channel {
+        leader,
+        object: fds::object(follower.as_raw_fd()),
+        follower: Some(follower),
         watched: EpollFlags::empty(),
     };
-    (output, pty.path, true)
+    Opened { channel, path, tty }
+}
+
+fn on_terminal(pty: pty::Pty) -> Opened {
+    opened(pty.leader, pty.follower, pty.path, true)
 }
 
 /// A pseudo-terminal that a job is sat at. Without one it cannot be what was asked for.
-pub(super) fn open_seat() -> std::io::Result<(Output, String, bool)> {
+pub(super) fn open_seat() -> std::io::Result<Opened> {
     pty::open(pty::Use::Seat).map(on_terminal)
 }

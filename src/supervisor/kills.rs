@@ -5,18 +5,21 @@ use std::time::Duration;
 
 use super::{KILLED_LEFTOVER, Phase, Supervisor};
 use crate::handoff::{Condemned, Who, is_daemon_of};
-use crate::job::Outcome;
 use crate::sys::{clock, proc, session};
 
 /// No kill takes longer; whoever says so is not believed.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+/// Daemons are not looked for more often.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// Who dies with our jobs.
 #[derive(Default)]
 pub(super) struct Kills {
     condemned: Vec<Sentence>,
-    /// What is left now was left by a job that somebody killed or that was watched to its end.
-    pub(super) left_a_rest: bool,
+    /// Daemons that lived when a job died of a signal.
+    daemons: Vec<Who>,
+    /// When daemons were last looked for.
+    looked: Option<Duration>,
 }
 
 struct Sentence {
@@ -36,6 +39,25 @@ impl Kills {
         self.condemned
             .iter()
             .any(|sentence| sentence.job == Some(job))
+    }
+
+    /// Whether it is time to look for daemons: many jobs may die of one signal.
+    pub(super) fn may_look(&mut self, now: Duration) -> bool {
+        let due = self.looked.is_none_or(|at| at + LOOK <= now);
+        if due {
+            self.looked = Some(now);
+        }
+        due
+    }
+
+    pub(super) fn add_daemon(&mut self, who: Who) {
+        if !self.daemons.contains(&who) {
+            self.daemons.push(who);
+        }
+    }
+
+    pub(super) fn is_known_daemon(&self, who: Who) -> bool {
+        self.daemons.contains(&who)
     }
 
     fn add(&mut self, who: Who, job: Option<usize>, until: Duration) {
@@ -73,16 +95,6 @@ impl Supervisor {
             sentence.who == (pid, stat.starttime)
                 || leader.is_some_and(|leader| leader == stat.sid || leader == stat.pgid)
         })
-    }
-
-    /// Whether one that ended right after its job meant to stay all the same: it is not of the session of a
-    /// job that has ended, and no signal ended it.
-    pub(super) fn ended_by_itself(&self, pid: i32, status: i32) -> bool {
-        let exited = matches!(Outcome::from_wait_status(status), Outcome::Exited(_));
-        let mut ended = self.jobs.iter().filter(|job| job.ended);
-        self.kills.left_a_rest
-            && exited
-            && proc::stat(pid).is_some_and(|stat| ended.all(|job| job.pid != stat.sid))
     }
 
     /// Signals all of a job: its tree, its daemons, and whoever was signalled with it before.
@@ -135,7 +147,7 @@ impl Supervisor {
         });
         let outlived = held.iter().any(|&pid| !self.is_condemned(pid));
         if of_ended && outlived && self.phase == Phase::Released {
-            self.adopt_strays();
+            self.adopt_strays(false);
         }
     }
 }

@@ -47,6 +47,7 @@ pub(super) struct Start<'a> {
     pub(super) text: &'a [u8],
     pub(super) tty: bool,
     pub(super) redirected_to: Option<String>,
+    pub(super) redirected_stderr: Option<String>,
     /// The transcript it shares with another job.
     pub(super) transcript: Option<String>,
     pub(super) degraded: Vec<String>,
@@ -162,8 +163,8 @@ impl Ledger {
     pub(super) fn publish(&mut self, start: &Start<'_>) -> Option<LiveJob> {
         let prepared = Cell::new(self.prepared.take());
         self.make(|ledger, store| match prepared.take() {
-            Some(prepared) => store.create_prepared(prepared, ledger.draft(start)),
-            None => store.create_job(ledger.draft(start)),
+            Some(prepared) => store.create_prepared(prepared, ledger.draft(start, store)),
+            None => store.create_job(ledger.draft(start, store)),
         })
     }
 
@@ -176,7 +177,7 @@ impl Ledger {
         live
     }
 
-    fn draft(&self, start: &Start<'_>) -> Draft {
+    fn draft(&self, start: &Start<'_>, store: &Store) -> Draft {
         let was = start.was.clone();
         let asked = start.run.and_then(|run| run.cwd.clone());
         let asked = asked.or_else(|| was.as_ref().map(|(_, cwd)| cwd.clone()));
@@ -195,7 +196,9 @@ impl Ledger {
             .and_then(|run| run.session.clone())
             .or_else(|| self.on_behalf().0.clone());
         Draft {
-            command: CommandText::new(start.text, self.settings.record_command),
+            command: CommandText::new(start.text, self.settings.record_command, |text| {
+                store.own().hash(text)
+            }),
             how: start.how,
             cwd: String::from_utf8_lossy(&cwd.into_os_string().into_vec()).into_owned(),
             session,
@@ -204,6 +207,7 @@ impl Ledger {
             started: self.started.or_else(|| self.started(identity.starttime)),
             tty: start.tty,
             redirected_to: start.redirected_to.clone(),
+            redirected_stderr: start.redirected_stderr.clone(),
             transcript: start.transcript.clone(),
             transcript_cap: self.settings.transcript_cap,
             proc: identity,

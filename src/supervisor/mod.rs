@@ -17,6 +17,7 @@ mod jobs;
 mod kills;
 mod ledger;
 mod news;
+mod processes;
 mod redirected;
 mod register;
 mod run;
@@ -40,7 +41,8 @@ use crate::sys::{clock, proc};
 use jobs::Job;
 use kills::Kills;
 use ledger::Ledger;
-use stream::{Buffer, Feed, Sink};
+use processes::Class;
+use stream::{Buffer, Feed, STALLED, Sink};
 
 /// How long short-lived leftovers of the shell may hold the call.
 const DRAIN: Duration = Duration::from_millis(200);
@@ -69,6 +71,7 @@ const TOKEN_SINK: u64 = 1 << 32;
 const TOKEN_FEED: u64 = 2 << 32;
 const TOKEN_JOB: u64 = 3 << 32;
 const TOKEN_TTY: u64 = 4 << 32;
+const TOKEN_ERRORS: u64 = 5 << 32;
 
 /// Where the call stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,8 +140,8 @@ pub(crate) struct Supervisor {
     feeds: Vec<Option<Feed>>,
     jobs: Vec<Job>,
     ledger: Ledger,
-    /// A terminal for the next job, opened ahead of it.
-    spare_output: Option<(jobs::Output, String, bool)>,
+    /// Terminals for the next job, opened ahead of it.
+    spares: Vec<jobs::Opened>,
     settings: Settings,
     saved: Saved,
     has_spots: bool,
@@ -156,12 +159,16 @@ pub(crate) struct Supervisor {
     promote_at: Option<Duration>,
     /// The process that started the front.
     caller: i32,
+    front_is_init: bool,
     /// Whether everything here dies with the call, once asked.
     dies_with_the_call: std::cell::OnceCell<bool>,
     ourselves: std::path::PathBuf,
     /// The last output of feeds that have ended.
     last_tail: Vec<u8>,
+    /// When to look for strays next.
     leftovers_at: Option<Duration>,
+    /// `Some` while a process is waited for that is ending: until when.
+    dying_until: Option<Duration>,
     kills: Kills,
     /// `Some` from the end of the call until what can wait was done.
     settle_down_at: Option<Duration>,
@@ -270,6 +277,7 @@ impl Supervisor {
                 .flatten()
                 .min(),
             self.jobs.iter().any(Job::is_unseen).then_some(now + UNSEEN),
+            self.is_holding().then_some(now + STALLED),
         ]
         .into_iter()
         .flatten()
@@ -291,6 +299,7 @@ impl Supervisor {
             TOKEN_FEED => drop(self.read_feed(index)),
             TOKEN_JOB => self.check_job(index),
             TOKEN_TTY => self.handle_terminal(index, flags),
+            TOKEN_ERRORS => drop(self.read_tty(index, jobs::STDERR)),
             _ => match token {
                 TOKEN_CHILD => {
                     while self.children.next().is_some() {}
@@ -308,6 +317,7 @@ impl Supervisor {
         if self.jobs.iter().any(Job::is_unseen) {
             self.check_unwatched();
         }
+        self.let_jobs_go_on();
         if self.promote_at.is_some_and(|at| at <= now) && self.phase == Phase::Foreground {
             self.promote();
         }
@@ -326,8 +336,7 @@ impl Supervisor {
             self.kill_doomed();
         }
         if self.leftovers_at.take_if(|at| *at <= now).is_some() {
-            self.kills.left_a_rest = false;
-            self.adopt_strays();
+            self.adopt_strays(false);
         }
         if self.kills.next().is_some_and(|at| at <= now) {
             self.forget_kills(now);
@@ -378,13 +387,13 @@ impl Supervisor {
                 }
             } else {
                 self.hear_all();
-                if self.is_worth_a_record(change.pid, status) {
+                if self.class_of_ended(change.pid, status) == Class::Stray {
                     // Whoever ended it with its job has said so before.
                     self.read_requests();
                     if self.job_of(change.pid).is_some() {
                         continue;
                     }
-                    if self.is_worth_a_record(change.pid, status) {
+                    if self.class_of_ended(change.pid, status) == Class::Stray {
                         self.record_dead_stray(change.pid, status, change.usage);
                     }
                 }

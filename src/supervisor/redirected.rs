@@ -4,11 +4,12 @@
 //! word that is expanded twice may mean another file the second time. So its processes are looked at a
 //! few times soon after the call. As long as nothing was written to the job's own terminal and exactly
 //! one file is written to, that file is where a reader will find the output, and it is noted beside
-//! the record. A job that is over sooner stays without.
+//! the record; so is that of stderr. A job that is over sooner stays without.
 
 use std::time::Duration;
 
 use super::Supervisor;
+use super::jobs::Job;
 use crate::sys::{clock, fds, proc};
 
 /// When to look, counted from the look before.
@@ -25,11 +26,13 @@ const MOST: usize = 64;
 /// The looks that are still to come: how many were taken, and when the next is due.
 pub(super) type Looks = Option<(usize, Duration)>;
 
+/// So many looks are taken for the stderr of a job whose stdout is known, or was used.
+const LOOKS_FOR_STDERR: usize = 3;
+
 impl Supervisor {
     /// At the end of the call.
     pub(super) fn expect_redirections(&mut self) {
-        let any = (0..self.jobs.len()).any(|index| self.is_silent(index));
-        self.looks = any.then(|| (0, clock::boottime() + LOOKS[0]));
+        self.looks = self.next_look(0);
     }
 
     /// Looks once, and plans the next look if that may tell more.
@@ -38,19 +41,27 @@ impl Supervisor {
             return;
         };
         for index in 0..self.jobs.len() {
-            if self.is_silent(index)
-                && let Some(path) = self.only_file(index)
-            {
-                let job = &mut self.jobs[index];
-                if let Some(live) = &mut job.live {
-                    live.set_redirected(&path);
-                }
-                job.redirected_to = Some(path);
-            }
+            let stdout = if self.is_silent(index) {
+                self.only_file(index, 1)
+            } else {
+                None
+            };
+            let stderr = if self.jobs[index].may_redirect_stderr() {
+                self.only_file(index, 2)
+            } else {
+                None
+            };
+            self.jobs[index].note_redirections(stdout, stderr);
         }
-        let any = (0..self.jobs.len()).any(|index| self.is_silent(index));
-        let next = LOOKS.get(taken + 1).filter(|_| any);
-        self.looks = next.map(|wait| (taken + 1, clock::boottime() + *wait));
+        self.looks = self.next_look(taken + 1);
+    }
+
+    fn next_look(&mut self, taken: usize) -> Looks {
+        let silent = (0..self.jobs.len()).any(|index| self.is_silent(index));
+        let any =
+            silent || taken < LOOKS_FOR_STDERR && self.jobs.iter().any(Job::may_redirect_stderr);
+        let wait = LOOKS.get(taken).filter(|_| any)?;
+        Some((taken, clock::boottime() + *wait))
     }
 
     /// Whether it runs and has used neither its own terminal nor a file that we know of.
@@ -63,11 +74,11 @@ impl Supervisor {
             && job.live.as_mut().is_some_and(|live| !wrote(live))
     }
 
-    /// The one file that the processes of a job have as their stdout, if no program of it has another
-    /// place where somebody would look.
-    fn only_file(&self, index: usize) -> Option<String> {
+    /// The one file that the processes of a job have at `fd`, if no program of it has another place
+    /// there where somebody would look.
+    fn only_file(&self, index: usize, fd: i32) -> Option<String> {
         let job = &self.jobs[index];
-        let own = job.output.as_ref()?.object;
+        let own = job.output.as_ref()?;
         let shell = proc::cmdline(job.pid);
         let mut tree = vec![job.pid];
         let mut next = 0;
@@ -78,16 +89,36 @@ impl Supervisor {
             if tree.len() > MOST {
                 return None;
             }
-            if fds::is_regular_of(pid, 1) {
-                let path = super::jobs::target(pid, 1)?;
+            if fds::is_regular_of(pid, fd) {
+                let path = super::jobs::target(pid, fd)?;
                 if found.as_ref().is_some_and(|other| *other != path) {
                     return None;
                 }
                 found = Some(path);
-            } else if fds::object_of(pid, 1) == own && proc::cmdline(pid) != shell {
+            } else if own.find(&[fds::object_of(pid, fd)]).is_some() && proc::cmdline(pid) != shell
+            {
                 return None;
             }
         }
         found
+    }
+}
+
+impl Job {
+    /// Whether its stderr was its own when it registered, and may be a file by now.
+    fn may_redirect_stderr(&self) -> bool {
+        !self.ended && self.redirected_stderr.is_none() && self.output.is_some()
+    }
+
+    fn note_redirections(&mut self, stdout: Option<String>, stderr: Option<String>) {
+        let Some(live) = &mut self.live else { return };
+        if let Some(path) = stdout {
+            live.set_redirected(&path);
+            self.redirected_to = Some(path);
+        }
+        if let Some(path) = stderr.filter(|path| Some(path) != self.redirected_to.as_ref()) {
+            live.set_redirected_stderr(&path);
+            self.redirected_stderr = Some(path);
+        }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::io::Write;
 
-use super::jobs::{Mirror, open_output, target};
+use super::jobs::{Mirror, Opened, Output, STDOUT, open_channel, redirections};
 use super::ledger::Start;
 use super::{Phase, Supervisor};
 use crate::handoff::control::open_answer;
@@ -92,25 +92,24 @@ impl Supervisor {
         answer: &mut Registered,
     ) {
         let mut degraded = Vec::new();
-        let output = if mirrors.iter().any(Option::is_some) {
-            let capture = self.capture(request.asked);
-            self.spare_output
-                .take_if(|(_, _, tty)| *tty == (capture == Capture::Pty))
-                .or_else(|| open_output(capture, &mut degraded))
-        } else {
-            None
-        };
-        let tty = output.as_ref().is_some_and(|(_, _, tty)| *tty);
-        let redirected_to = match mirrors[0] {
-            Some(_) => None,
-            None => target(request.pid, 1),
-        };
+        let capture = self.capture(request.asked);
+        let any = mirrors.iter().any(Option::is_some);
+        let main = any.then(|| self.open(capture, &mut degraded)).flatten();
+        // Two streams of the call stay two: what is told apart comes in the order of reading, though, so
+        // one that nobody tells apart stays whole.
+        let apart = main.is_some() && self.phase != Phase::Released && are_two(mirrors);
+        let errors = apart.then(|| self.open(capture, &mut degraded)).flatten();
+        degraded.dedup();
+        let tty = main.as_ref().is_some_and(|opened| opened.tty);
+        let ours = mirrors.map(|mirror| mirror.is_some());
+        let [redirected_to, redirected_stderr] = redirections(request.pid, ours);
         let start = Start {
             how: request.asked.how,
             pid: request.pid,
             text: &request.text,
             tty,
             redirected_to: redirected_to.clone(),
+            redirected_stderr: redirected_stderr.clone(),
             transcript: None,
             degraded,
             run: None,
@@ -120,24 +119,40 @@ impl Supervisor {
         let index = self.jobs.len();
         let mut job = self.new_job(request.pid, request.text.clone(), live);
         job.redirected_to = redirected_to;
-        if let Some((output, path, _)) = output.filter(|_| job.live.is_some()) {
-            answer.output = path;
+        job.redirected_stderr = redirected_stderr;
+        if let Some(main) = main.filter(|_| job.live.is_some()) {
+            answer.output = main.path;
             answer.stdout = mirrors[0].is_some();
             answer.stderr = mirrors[1].is_some();
             answer.tty = tty;
-            job.output = Some(output);
-            job.mirror = mirrors
-                .into_iter()
-                .flatten()
-                .next()
-                .filter(|mirror| match mirror {
+            let first = mirrors.into_iter().flatten().next();
+            let shown = if errors.is_some() {
+                mirrors
+            } else {
+                [first, None]
+            };
+            job.mirrors = shown.map(|mirror| {
+                mirror.filter(|mirror| match mirror {
                     Mirror::Sink(_) => self.phase != Phase::Released,
-                    Mirror::Job(parent) => *parent != index,
-                });
+                    Mirror::Job(parent, _) => *parent != index,
+                })
+            });
+            let (errors, path) = errors.map(|opened| (opened.channel, opened.path)).unzip();
+            answer.errors = path.unwrap_or_default();
+            job.output = Some(Output::new(main.channel, errors));
         }
         answer.id = job.id().map(ToString::to_string).unwrap_or_default();
         job.listen(&self.epoll, true);
         self.jobs.push(job);
+    }
+
+    /// A channel for a job, made ahead of it if there is one.
+    fn open(&mut self, capture: Capture, degraded: &mut Vec<String>) -> Option<Opened> {
+        let fits = |opened: &Opened| opened.tty == (capture == Capture::Pty);
+        match self.spares.iter().position(fits) {
+            Some(at) => Some(self.spares.swap_remove(at)),
+            None => open_channel(capture, degraded),
+        }
     }
 
     fn own_streams(&self, pid: i32) -> [Option<Mirror>; 2] {
@@ -153,15 +168,15 @@ impl Supervisor {
             .flatten()
             .find(|feed| feed.object == object)
         {
-            return Some(feed.owner.map_or(Mirror::Sink(feed.sink), Mirror::Job));
+            let owned = |owner| Mirror::Job(owner, STDOUT);
+            return Some(feed.owner.map_or(Mirror::Sink(feed.sink), owned));
         }
-        let parent = self.jobs.iter().position(|job| {
-            job.output
-                .as_ref()
-                .is_some_and(|output| output.object == Some(object))
+        let parent = self.jobs.iter().enumerate().find_map(|(parent, job)| {
+            let channel = job.output.as_ref()?.find(&[Some(object)])?;
+            Some(Mirror::Job(parent, channel))
         });
-        if let Some(parent) = parent {
-            return Some(Mirror::Job(parent));
+        if parent.is_some() {
+            return parent;
         }
         // Handed through: only the very same open file is inheritance; opened anew it is a redirection.
         let sink = self.sinks.iter().position(|sink| {
@@ -170,4 +185,9 @@ impl Supervisor {
         });
         sink.map(Mirror::Sink)
     }
+}
+
+/// Whether both streams are the call's own, and not the same.
+fn are_two(mirrors: [Option<Mirror>; 2]) -> bool {
+    matches!(mirrors, [Some(out), Some(err)] if out != err)
 }

@@ -11,6 +11,7 @@ use super::ledger::Start;
 use super::{Phase, Supervisor};
 use crate::handoff::{self, FrontLink, RunJob, ToFront, Work};
 use crate::job::How;
+use crate::sys::fds::Kind;
 use crate::sys::process::{self, Forked, Image};
 use crate::sys::{clock, fds, pty, session};
 
@@ -76,7 +77,9 @@ fn become_program(
     if run.interactive {
         pty::child_make_controlling(follower);
         drop(fds::put(follower, 0));
-    } else if let Ok(null) = fds::open_path("/dev/null", libc::O_RDONLY) {
+    } else if !(run.wait && hands_on_stdin())
+        && let Ok(null) = fds::open_path("/dev/null", libc::O_RDONLY)
+    {
         drop(fds::put(null.as_raw_fd(), 0));
     }
     for fd in [1, 2] {
@@ -94,6 +97,12 @@ fn become_program(
     let mut script = vec![OsString::from(SHELL), work.shell.clone().into_os_string()];
     script.extend(work.argv.iter().skip(1).cloned());
     Image::new(Path::new(SHELL), &script, &extra).child_exec()
+}
+
+/// Whether the caller's stdin is somebody's data, for the command that it waits for. A terminal is the
+/// caller's own, and a socket is what a harness leaves open behind a command that nobody feeds.
+fn hands_on_stdin() -> bool {
+    matches!(fds::kind(0), Kind::Pipe | Kind::File { .. })
 }
 
 /// As a shell has it: not found, or cannot be run.
@@ -134,6 +143,7 @@ impl Supervisor {
             text: &text,
             tty,
             redirected_to: None,
+            redirected_stderr: None,
             transcript: None,
             degraded: Vec::new(),
             run: Some(run),

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use nix::sys::epoll::{Epoll, EpollCreateFlags};
 
+use super::jobs::Output;
 use super::kills::Kills;
 use super::ledger::Ledger;
 use super::stream::{Buffer, Feed, Sink};
@@ -87,18 +88,18 @@ fn begin(mut work: Work, link: &mut FrontLink) -> std::io::Result<Supervisor> {
     let pid = match work.run.clone() {
         Some(run) => {
             drop(session::child_new_session());
-            let (output, _, tty) = if run.interactive {
+            let opened = if run.interactive {
                 jobs::open_seat()?
             } else {
-                jobs::open_output(work.settings.capture, &mut degraded)
+                jobs::open_channel(work.settings.capture, &mut degraded)
                     .ok_or_else(std::io::Error::last_os_error)?
             };
+            let (output, tty) = (Output::new(opened.channel, None), opened.tty);
             if let Some(size) = run.size {
-                drop(pty::set_size(&output.leader, size.rows, size.columns));
+                drop(pty::set_size(&output.main.leader, size.rows, size.columns));
             }
             let follower = output
-                .follower
-                .as_ref()
+                .follower()
                 .ok_or_else(std::io::Error::last_os_error)?;
             let waiting = run::fork_program(&work, &run, follower, tty, &marker)?;
             let pid = waiting.pid;
@@ -141,7 +142,7 @@ fn begin(mut work: Work, link: &mut FrontLink) -> std::io::Result<Supervisor> {
         feeds: streams.feeds,
         jobs: Vec::new(),
         ledger,
-        spare_output: None,
+        spares: Vec::new(),
         promote_at: work.settings.promote_after.map(|after| started + after),
         settings: work.settings,
         saved: work.saved,
@@ -155,10 +156,12 @@ fn begin(mut work: Work, link: &mut FrontLink) -> std::io::Result<Supervisor> {
         shell_argv: work.argv,
         run: work.run,
         caller: work.caller,
+        front_is_init: work.front_is_init,
         dies_with_the_call: std::cell::OnceCell::new(),
         ourselves: work.ourselves,
         last_tail: Vec::new(),
         leftovers_at: None,
+        dying_until: None,
         kills: Kills::default(),
         settle_down_at: None,
         program_name: std::cell::OnceCell::new(),
@@ -205,7 +208,11 @@ fn begin(mut work: Work, link: &mut FrontLink) -> std::io::Result<Supervisor> {
         let capture = lone.map_or(supervisor.settings.capture, |asked| {
             supervisor.capture(asked)
         });
-        supervisor.spare_output = jobs::open_output(capture, &mut Vec::new());
+        // One for each stream that the harness tells apart.
+        for _ in 0..supervisor.sinks.len().max(1) {
+            let opened = jobs::open_channel(capture, &mut Vec::new());
+            supervisor.spares.extend(opened);
+        }
         if let Some(affinity) = &supervisor.affinity {
             affinity.come_home();
         }

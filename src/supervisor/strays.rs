@@ -5,16 +5,18 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-use super::jobs::target;
+use super::jobs::redirections;
 use super::ledger::Start;
-use super::stream::Sink;
-use super::{DRAIN, LAUNCHING, Phase, REGISTRATION, Supervisor};
-use crate::handoff;
+use super::processes::{Class, Context, Ending, Life, ProcessFacts, Reach, Session, classify};
+use super::stream::{Feed, Sink};
+use super::{DRAIN, KILLED_LEFTOVER, LAUNCHING, LEFTOVER, Phase, REGISTRATION, Supervisor};
+use crate::handoff::{self, is_daemon_of};
 use crate::invocation;
-use crate::job::How;
+use crate::job::{How, Outcome};
 use crate::rewrite;
+use crate::sys::fds::Object;
 use crate::sys::process::Usage;
-use crate::sys::{fds, proc, session};
+use crate::sys::{clock, fds, proc, session};
 
 impl Supervisor {
     /// Our children that are no job, not the shell and not being killed with either; with `dead`, also
@@ -23,20 +25,23 @@ impl Supervisor {
         if self.has_no_children() || self.is_blind() {
             return Vec::new();
         }
-        let known = |pid: i32| {
-            self.job_of(pid).is_some()
-                || (pid == self.shell.pid && self.shell.status.is_none())
-                || self.is_target(pid)
-                || self.is_condemned(pid)
-                || self.helpers.contains(&pid)
-        };
         let mut children = proc::own_children();
         children.retain(|&pid| {
             let is_stray =
                 |stat: &proc::Stat| (dead || !stat.is_dead()) && !is_supervisor_name(stat.comm());
-            !known(pid) && proc::stat(pid).as_ref().is_some_and(is_stray)
+            !self.is_accounted(pid) && proc::stat(pid).as_ref().is_some_and(is_stray)
         });
         children
+    }
+
+    /// Whether it is known already what a child is: the shell, a job, a helper, or one that was signalled
+    /// with them.
+    fn is_accounted(&self, pid: i32) -> bool {
+        self.job_of(pid).is_some()
+            || (pid == self.shell.pid && self.shell.status.is_none())
+            || self.is_target(pid)
+            || self.is_condemned(pid)
+            || self.helpers.contains(&pid)
     }
 
     /// Whether all that is left below us are supervisors of commands of their own (`agent-sh run`
@@ -95,46 +100,139 @@ impl Supervisor {
         proc::stat(pid).is_some_and(|stat| proc::age(&stat).is_some_and(|age| age < DRAIN))
     }
 
-    /// Whether a process that ended before it was adopted deserves a record all the same: one that had
-    /// left the shell's session meant to stay (a daemon), and so did one that was a stray already when
-    /// the call was cut short. Short-lived leftovers did not (`> >(tee log)`, the rest of an ended
-    /// job), nor did what died of the kill itself, nor one that handed over to a child, as daemons do,
-    /// nor a launcher that a hang-up ended before it had registered its job.
-    pub(super) fn is_worth_a_record(&self, pid: i32, status: i32) -> bool {
-        if self.is_target(pid)
-            || self.is_condemned(pid)
-            || self.was_job(pid)
-            || self.is_helper(pid)
-            || self.leftovers_at.is_some() && !self.ended_by_itself(pid, status)
-        {
-            return false;
-        }
-        if self.is_blind() {
-            // Whatever outlived its call.
-            return matches!(self.phase, Phase::Released | Phase::Lingering);
-        }
-        let Some(dead) = proc::stat(pid) else {
-            return false;
+    /// Whether one that lives may be ending together with its job, or by a signal.
+    pub(super) fn is_ending(&self, pid: i32) -> bool {
+        proc::stat(pid).is_some_and(|stat| match self.session_of(&stat) {
+            Session::EndedJob(ending) => clock::boottime() < ending.until,
+            _ => proc::is_dying(&stat),
+        })
+    }
+
+    /// What is to be done about a child that has ended and was no job.
+    pub(super) fn class_of_ended(&self, pid: i32, status: i32) -> Class {
+        let life = match Outcome::from_wait_status(status) {
+            Outcome::Exited(code) => Life::Exited(code),
+            Outcome::Signaled { signal, .. } => Life::Signaled(signal),
+            Outcome::Lost(_) => return Class::Ignore,
         };
-        let left = dead.sid != self.shell.session && dead.sid != session::own_session();
-        let bystander = self.bystanders.contains(&pid);
+        let stat = proc::stat(pid);
+        if stat.is_none() && !self.is_blind() {
+            return Class::Ignore;
+        }
+        let endings = self.recent_endings();
+        let facts = self.facts(pid, stat.as_ref(), life);
+        classify(&facts, &self.context(&endings, false))
+    }
+
+    /// The jobs that ended so lately that their processes may still be ending with them.
+    fn recent_endings(&self) -> Vec<Ending> {
+        let now = clock::boottime();
+        let endings = self.jobs.iter().filter_map(|job| job.ending);
+        endings.filter(|ending| now < ending.until).collect()
+    }
+
+    fn context<'a>(&self, endings: &'a [Ending], call_ends: bool) -> Context<'a> {
+        let now = clock::boottime();
+        Context {
+            now,
+            blind: self.is_blind(),
+            after_call: matches!(self.phase, Phase::Released | Phase::Lingering),
+            call_ends,
+            impatient: self.dying_until.is_some_and(|until| until <= now),
+            endings,
+        }
+    }
+
+    /// `stat` is `None` where there is no `/proc`.
+    fn facts(&self, pid: i32, stat: Option<&proc::Stat>, life: Life) -> ProcessFacts {
+        let ended = matches!(life, Life::Exited(_) | Life::Signaled(_));
+        let accounted = self.is_accounted(pid) || ended && self.was_job(pid);
+        let session = stat.map_or(Session::Call, |stat| self.session_of(stat));
+        let who = (pid, stat.map_or(0, |stat| stat.starttime));
+        let seen = self.bystanders.contains(&pid) || self.kills.is_known_daemon(who);
+        let is_ours = |stat: &proc::Stat| stat.comm().starts_with(invocation::OWN_NAME.as_bytes());
+        ProcessFacts {
+            accounted,
+            life,
+            session,
+            starttime: who.1,
+            seen,
+            launcher: session == Session::Call && stat.is_some_and(is_ours),
+            has_heir: !accounted
+                && life == Life::Exited(0)
+                && (session == Session::Other || seen)
+                && stat.is_some_and(|stat| self.has_heir(stat)),
+        }
+    }
+
+    /// Whose session a child is in. Only a job that led a session has the number of one.
+    fn session_of(&self, stat: &proc::Stat) -> Session {
+        let job = self.jobs.iter().rev().find(|job| job.pid == stat.sid);
+        let led = job.filter(|job| {
+            // The number can be another's since: a leader's, or one whose leader has gone.
+            let leader = if stat.pid == stat.sid {
+                Some(stat.starttime)
+            } else {
+                proc::starttime(stat.sid)
+            };
+            job.starttime <= stat.starttime && leader.is_none_or(|time| time == job.starttime)
+        });
+        match led {
+            Some(job) if !job.ended => Session::Job,
+            Some(job) => Session::EndedJob(job.ending.unwrap_or(Ending {
+                starttime: job.starttime,
+                until: Duration::ZERO,
+                reach: Reach::Nobody,
+            })),
+            None if [self.shell.session, session::own_session()].contains(&stat.sid) => {
+                Session::Call
+            }
+            None => Session::Other,
+        }
+    }
+
+    /// Whether one that has ended left another in its session, as a daemon's own parent does.
+    fn has_heir(&self, dead: &proc::Stat) -> bool {
         // The heir may have become a job, or ended too, by the time we look; or it has ended and been
         // recorded long since, and whoever forked both left this one to us only now. One that does not
         // lead the session hands over at once, or is a daemon itself, beside another; and never to the
         // leader, which may be as young by the clock of `starttime`.
-        let leads = dead.sid == pid;
-        let handed_over = || {
-            let children = proc::own_children().into_iter();
-            let mut recorded = self.jobs.iter();
-            leads && recorded.any(|job| job.heir_of == Some(pid))
-                || (leads || self.is_unsettled(pid))
-                    && children.filter_map(proc::stat).any(|heir| {
-                        let other = heir.pid != pid && heir.pid != heir.sid;
-                        other && heir.sid == dead.sid && heir.starttime >= dead.starttime
-                    })
+        let leads = dead.sid == dead.pid;
+        let mut recorded = self.jobs.iter();
+        if leads && recorded.any(|job| job.heir_of == Some(dead.pid)) {
+            return true;
+        }
+        if !leads && !self.is_unsettled(dead.pid) {
+            return false;
+        }
+        let children = proc::own_children().into_iter();
+        children.filter_map(proc::stat).any(|heir| {
+            let other = heir.pid != dead.pid && heir.pid != heir.sid;
+            other && heir.sid == dead.sid && heir.starttime >= dead.starttime
+        })
+    }
+
+    /// Notes the daemons that live when a job dies of a signal which nobody had told us of: should they
+    /// die of the same one, it is an end of their own. Those of that job are not noted.
+    pub(super) fn note_daemons(&mut self, index: usize) {
+        let now = clock::boottime();
+        if self.has_no_children() || !self.kills.may_look(now) {
+            return;
+        }
+        let Some(id) = self.jobs[index].id().cloned() else {
+            return;
         };
-        let launcher = !left && dead.comm().starts_with(invocation::OWN_NAME.as_bytes());
-        (left || bystander) && !launcher && !handed_over()
+        for pid in self.strays(false) {
+            let Some(stat) = proc::stat(pid) else {
+                continue;
+            };
+            if self.session_of(&stat) == Session::Other
+                && !self.is_unsettled(pid)
+                && !is_daemon_of(&stat, &id, session::pid())
+            {
+                self.kills.add_daemon((pid, stat.starttime));
+            }
+        }
     }
 
     /// Records a stray that nobody saw alive; of its command only the name is left.
@@ -147,6 +245,7 @@ impl Supervisor {
             text: text.as_bytes(),
             tty: false,
             redirected_to: None,
+            redirected_stderr: None,
             transcript: None,
             degraded: Vec::new(),
             run: None,
@@ -165,17 +264,56 @@ impl Supervisor {
         }
     }
 
-    /// Makes everything that the kernel handed to us a job.
-    pub(super) fn adopt_strays(&mut self) {
+    /// Makes jobs of the strays that live, and looks again when those are over that may be ending with a
+    /// job. `call_ends`: whoever is to be announced must be a job now.
+    pub(super) fn adopt_strays(&mut self, call_ends: bool) {
         let loose: Vec<usize> = (0..self.jobs.len())
             .filter(|&index| self.jobs[index].ended && self.jobs[index].output.is_some())
             .collect();
+        let endings = self.recent_endings();
+        let context = self.context(&endings, call_ends);
+        let mut again: Option<Duration> = None;
+        let mut dying = false;
         for pid in self.strays(false) {
-            self.adopt(pid, &loose);
+            let Some(stat) = proc::stat(pid) else {
+                continue;
+            };
+            let life = if proc::is_dying(&stat) {
+                Life::Dying
+            } else {
+                Life::Alive
+            };
+            let facts = self.facts(pid, Some(&stat), life);
+            if classify(&facts, &context) == Class::Stray {
+                self.adopt(pid, &loose);
+                continue;
+            }
+            dying |= life == Life::Dying;
+            let over = match facts.session {
+                Session::EndedJob(ending) => Some(ending.until),
+                Session::Other => endings.iter().map(|ending| ending.until).min(),
+                Session::Job | Session::Call => None,
+            };
+            let at = over.filter(|at| context.now < *at && life == Life::Alive);
+            let waits = at.or((life == Life::Dying).then_some(context.now + LEFTOVER));
+            again = again.into_iter().chain(waits).min();
+        }
+        self.dying_until = match (dying, self.dying_until) {
+            (true, None) => Some(context.now + KILLED_LEFTOVER),
+            (true, since) => since,
+            (false, _) => None,
+        };
+        if let Some(at) = again {
+            self.look_for_strays_at(at);
         }
         for index in loose {
             self.jobs[index].output = None;
         }
+    }
+
+    pub(super) fn look_for_strays_at(&mut self, at: Duration) {
+        let at = self.leftovers_at.map_or(at, |before| before.min(at));
+        self.leftovers_at = Some(at);
     }
 
     fn adopt(&mut self, pid: i32, loose: &[usize]) {
@@ -195,7 +333,7 @@ impl Supervisor {
         // The terminal of an ended job passes to whoever of its tree still writes to it.
         let inherited = loose.iter().copied().find(|&index| {
             let output = self.jobs[index].output.as_ref();
-            output.is_some_and(|o| o.object.is_some() && streams.contains(&o.object))
+            output.is_some_and(|output| output.find(&streams).is_some())
         });
         let shared = feed
             .and_then(|at| self.feeds.iter().flatten().nth(at)?.owner)
@@ -203,17 +341,21 @@ impl Supervisor {
                 let path = self.jobs[owner].live.as_ref()?.transcript_path();
                 Some(path.to_string_lossy().into_owned())
             });
-        let redirected_to = if feed.is_none() && inherited.is_none() {
-            target(pid, 1)
-        } else {
-            None
+        let kept = |stream: &Option<Object>| {
+            let fed = |feed: &Feed| Some(feed.object) == *stream;
+            let output = inherited.and_then(|index| self.jobs[index].output.as_ref());
+            self.feeds.iter().flatten().any(fed)
+                || output.is_some_and(|output| output.find(&[*stream]).is_some())
         };
+        let ours = [kept(&streams[0]), kept(&streams[1])];
+        let [redirected_to, redirected_stderr] = redirections(pid, ours);
         let start = Start {
             how: How::Stray,
             pid,
             text: text.as_bytes(),
             tty: inherited.is_some(),
             redirected_to: redirected_to.clone(),
+            redirected_stderr: redirected_stderr.clone(),
             transcript: shared,
             degraded: Vec::new(),
             run: None,
@@ -224,8 +366,12 @@ impl Supervisor {
         let mut job = self.new_job(pid, text.into_bytes(), live);
         job.heir_of = dead_leader(pid);
         job.redirected_to = redirected_to;
+        job.redirected_stderr = redirected_stderr;
         if let Some(from) = inherited {
+            // The loop would go on telling of it under the number of the job that has ended.
+            self.jobs[from].listen(&self.epoll, false);
             job.output = self.jobs[from].output.take();
+            job.mirrors = self.jobs[from].mirrors;
             job.listen(&self.epoll, true);
         }
         self.jobs.push(job);
@@ -263,22 +409,27 @@ impl Supervisor {
     /// The foreground command becomes a job: the harness would kill it soon, or just tried to.
     pub(super) fn promote(&mut self) {
         let text = self.command.clone();
+        let streams = [1, 2].map(|fd| fds::object_of(self.shell.pid, fd));
+        let fed = |stream: Option<Object>| {
+            let mut feeds = self.feeds.iter().flatten();
+            feeds.any(|feed| Some(feed.object) == stream)
+        };
+        let ours = streams.map(fed);
+        let [redirected_to, redirected_stderr] = redirections(self.shell.pid, ours);
         let start = Start {
             how: How::Promoted,
             pid: self.shell.pid,
             text: &text,
             tty: false,
-            redirected_to: if self.feeds.iter().flatten().next().is_some() {
-                None
-            } else {
-                target(self.shell.pid, 1)
-            },
+            redirected_to,
+            redirected_stderr,
             transcript: None,
             degraded: Vec::new(),
             run: None,
             was: None,
         };
         let redirected_to = start.redirected_to.clone();
+        let redirected_stderr = start.redirected_stderr.clone();
         let Some(live) = self.ledger.publish_since(&start, self.shell.started) else {
             // Without a record nobody could find it again: leave it to the harness.
             self.promote_at = None;
@@ -287,6 +438,7 @@ impl Supervisor {
         let index = self.jobs.len();
         let mut job = self.new_job(self.shell.pid, text, Some(live));
         job.redirected_to = redirected_to;
+        job.redirected_stderr = redirected_stderr;
         for feed in self.feeds.iter_mut().flatten() {
             // What the harness has not taken yet is kept; else a reminder of what it saw last.
             let pending = self.sinks.get_mut(feed.sink).map(Sink::take_pending);

@@ -3,13 +3,19 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::time::Duration;
 
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
 
+use crate::sys::clock;
 use crate::sys::fds::{self, Kind, Object};
 
 /// A write to a pipe or terminal that was just reported writable cannot block up to this size.
 const SAFE_CHUNK: usize = 4096;
+/// How much of the jobs' output waits for a harness that is slow to read.
+const MOST_OFFERED: usize = 1024 * 1024;
+/// One that has read nothing for so long is not waited for by a job.
+pub(super) const STALLED: Duration = Duration::from_secs(1);
 /// How much of the foreground's last output is kept for a record of its death.
 const TAIL: usize = 2048;
 
@@ -32,6 +38,10 @@ pub(super) struct Sink {
     original: OwnedFd,
     way: Way,
     pending: Vec<u8>,
+    /// How much of `pending` has to be written: up to the last byte of the foreground.
+    owed: usize,
+    /// When some of `pending` was taken last, or began to wait.
+    moved_at: Duration,
     token: u64,
     watched: bool,
     pub(super) is_terminal: bool,
@@ -56,6 +66,8 @@ impl Sink {
             original,
             way,
             pending: Vec::new(),
+            owed: 0,
+            moved_at: Duration::ZERO,
             token,
             watched: false,
             is_terminal,
@@ -85,35 +97,63 @@ impl Sink {
         }
     }
 
+    /// Whether the foreground has to wait until the harness has read.
     pub(super) fn is_full(&self) -> bool {
+        !self.gone && self.owed > 0
+    }
+
+    /// Whether anything waits for the harness, be it a job's.
+    pub(super) fn is_behind(&self) -> bool {
         !self.gone && !self.pending.is_empty()
+    }
+
+    /// Whether nothing of what waits was taken for so long.
+    pub(super) fn has_stalled(&self, patience: Duration) -> bool {
+        clock::boottime().saturating_sub(self.moved_at) >= patience
+    }
+
+    /// Whether jobs wait for it: it has much to take, and takes it.
+    pub(super) fn holds_jobs(&self) -> bool {
+        let much = self.is_behind() && self.pending.len() >= MOST_OFFERED / 2;
+        much && !self.has_stalled(STALLED)
     }
 
     /// Writes what can be written now and keeps the rest.
     pub(super) fn push(&mut self, bytes: &[u8], epoll: &Epoll) {
+        self.add(bytes, epoll);
+        self.owed = self.pending.len();
+    }
+
+    /// The same for output that is kept elsewhere: a harness that does not read loses what is more than
+    /// can wait. Gives whether the writer should wait, as it would with the harness's own pipe.
+    pub(super) fn offer(&mut self, bytes: &[u8], epoll: &Epoll) -> bool {
+        let over = |sink: &Self| sink.is_behind() && sink.pending.len() >= MOST_OFFERED;
+        if over(self) && self.has_stalled(STALLED) {
+            return false;
+        }
+        self.add(bytes, epoll);
+        over(self)
+    }
+
+    fn add(&mut self, bytes: &[u8], epoll: &Epoll) {
         if self.gone || bytes.is_empty() {
             return;
         }
-        let written = if self.pending.is_empty() {
-            self.write_some(bytes)
-        } else {
-            0
-        };
-        if written < bytes.len() && !self.gone {
-            self.pending.extend(&bytes[written..]);
-            self.want_room(epoll, true);
+        let waited = !self.pending.is_empty();
+        let written = if waited { 0 } else { self.write_some(bytes) };
+        if written == bytes.len() || self.gone {
+            return;
         }
-    }
-
-    /// Writes what can be written now and drops the rest: for output that is kept elsewhere.
-    pub(super) fn offer(&mut self, bytes: &[u8]) {
-        if !self.gone && self.pending.is_empty() {
-            self.write_some(bytes);
+        self.pending.extend(&bytes[written..]);
+        if !waited {
+            self.moved_at = clock::boottime();
+            self.want_room(epoll, true);
         }
     }
 
     /// Gives up what was kept.
     pub(super) fn take_pending(&mut self) -> Vec<u8> {
+        self.owed = 0;
         std::mem::take(&mut self.pending)
     }
 
@@ -121,6 +161,10 @@ impl Sink {
     pub(super) fn flush(&mut self, epoll: &Epoll) {
         let pending = std::mem::take(&mut self.pending);
         let written = self.write_some(&pending);
+        self.owed = self.owed.saturating_sub(written);
+        if written > 0 {
+            self.moved_at = clock::boottime();
+        }
         if written < pending.len() && !self.gone {
             self.pending = pending;
             self.pending.drain(..written);

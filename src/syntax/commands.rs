@@ -1,6 +1,7 @@
 //! Lists, and-or lists, pipelines and simple commands.
 
-use super::{Background, Dialect, Function, Parse, Scanner, ScopeKind, Simple, Span, Stop};
+use super::state::Scanner;
+use super::{Background, Dialect, Function, Parse, ScopeKind, Simple, Span, Stop, small};
 
 /// Whether `byte` ends a word.
 pub(super) fn is_meta(byte: u8) -> bool {
@@ -33,15 +34,22 @@ const DECLARERS: [&[u8]; 6] = [
     b"integer",
 ];
 
+/// A simple command as part of a list.
+#[derive(Clone, Copy)]
+pub(super) struct Alone {
+    index: usize,
+    has_words: bool,
+}
+
 impl Scanner<'_> {
     /// Passes blanks and a comment, but no line end.
     pub(super) fn blanks(&mut self) {
         while let Some(byte) = self.cur() {
             match byte {
-                b' ' | b'\t' => self.pos += 1,
+                b' ' | b'\t' => self.at.pos += 1,
                 b'#' => {
-                    let rest = &self.text[self.pos..self.end];
-                    self.pos += rest.iter().position(|b| *b == b'\n').unwrap_or(rest.len());
+                    let length = self.reach(self.at.pos, |byte| byte == b'\n');
+                    self.at.pos = length.map_or(self.at.end, |length| self.at.pos + length);
                 }
                 _ => break,
             }
@@ -55,7 +63,7 @@ impl Scanner<'_> {
             if self.cur() != Some(b'\n') {
                 return Ok(());
             }
-            self.pos += 1;
+            self.at.pos += 1;
             self.read_heredocs()?;
         }
     }
@@ -63,7 +71,7 @@ impl Scanner<'_> {
     /// The word at the cursor if it could be a reserved one, else something that is none.
     pub(super) fn peek_word(&mut self) -> &[u8] {
         self.cur();
-        let mut at = self.pos;
+        let mut at = self.at.pos;
         let mut length = 0;
         let next = loop {
             match self.raw(at) {
@@ -89,14 +97,14 @@ impl Scanner<'_> {
     pub(super) fn pass_word(&mut self, letters: usize) {
         for letter in 0..letters {
             if letter > 0 {
-                self.pos = self.skip_continuations(self.pos);
+                self.at.pos = self.skip_continuations(self.at.pos);
             }
             self.step(1);
         }
     }
 
     fn at_closer(&mut self) -> bool {
-        if self.in_braces && self.cur() == Some(b'}') {
+        if self.at.in_braces && self.cur() == Some(b'}') {
             return true;
         }
         let zsh = self.dialect == Dialect::Zsh;
@@ -133,9 +141,9 @@ impl Scanner<'_> {
     /// One and-or list with its separator; false when the list cannot go on after it.
     fn list_item(&mut self, in_case: bool) -> Parse<bool> {
         let mark = self.mark();
-        let start = self.pos;
+        let start = self.at.pos;
         let (simple, body) = self.and_or()?;
-        let end = self.last_end;
+        let end = self.at.last_end;
         self.blanks();
         match self.cur() {
             None | Some(b')') => Ok(false),
@@ -143,8 +151,8 @@ impl Scanner<'_> {
             Some(b';') => match self.next() {
                 Some(b';') => Ok(false),
                 Some(b'&') if !in_case => {
-                    let op = self.skip_continuations(self.pos + 1);
-                    self.out.amps.push(op);
+                    let op = self.skip_continuations(self.at.pos + 1);
+                    self.push_amp(op)?;
                     Err(Stop::Fail("nothing before '&'"))
                 }
                 Some(b'&') => Ok(false),
@@ -155,31 +163,29 @@ impl Scanner<'_> {
                 }
             },
             Some(b'&') => {
-                let op = self.pos;
-                self.out.amps.push(op);
+                let op = self.at.pos;
+                self.push_amp(op)?;
                 if self.dialect == Dialect::Posix && self.next() == Some(b'>') {
-                    self.out.ambiguous = true;
+                    self.at.ambiguous = true;
                 }
                 self.step(1);
-                let disowned =
-                    self.dialect == Dialect::Zsh && matches!(self.raw(self.pos), Some(b'!' | b'|'));
+                let disowned = self.dialect == Dialect::Zsh
+                    && matches!(self.raw(self.at.pos), Some(b'!' | b'|'));
                 if disowned {
                     self.step(1);
                 }
-                if self.dialect == Dialect::Zsh
-                    && simple.is_some_and(|index| self.out.simples[index].words.is_empty())
-                {
+                if self.dialect == Dialect::Zsh && simple.is_some_and(|simple| !simple.has_words) {
                     return Err(Stop::Fail("nothing to run in the background"));
                 }
                 let inner = self.enclose(mark, ScopeKind::Background);
-                self.out.lists.push(Background {
-                    span: Span { start, end },
-                    op,
-                    body: body.unwrap_or(start),
-                    disowned,
-                    scope: self.scope,
+                self.found.lists.push(Background {
+                    span: Span::new(start, end),
+                    op: small(op),
+                    body: small(body.unwrap_or(start)),
+                    scope: self.at.scope,
                     inner,
-                    simple,
+                    simple: simple.map_or(u32::MAX, |simple| small(simple.index)),
+                    disowned,
                 });
                 self.blanks();
                 let redirects = self.dialect != Dialect::Posix && self.next() == Some(b'>');
@@ -196,9 +202,9 @@ impl Scanner<'_> {
         }
     }
 
-    /// Gives the index of the simple command if the list is just that, and where the list begins
-    /// behind a `!` if it is one pipeline.
-    fn and_or(&mut self) -> Parse<(Option<usize>, Option<usize>)> {
+    /// Gives the simple command if the list is just that, and where the list begins behind a `!` if
+    /// it is one pipeline.
+    fn and_or(&mut self) -> Parse<(Option<Alone>, Option<usize>)> {
         let (mut simple, mut body) = self.pipeline()?;
         loop {
             self.blanks();
@@ -224,7 +230,7 @@ impl Scanner<'_> {
             .get_or_insert_with(|| text.windows(7).any(|part| part == b"extglob"))
     }
 
-    fn pipeline(&mut self) -> Parse<(Option<usize>, Option<usize>)> {
+    fn pipeline(&mut self) -> Parse<(Option<Alone>, Option<usize>)> {
         let mut prefixed = false;
         let mut body = None;
         loop {
@@ -234,14 +240,14 @@ impl Scanner<'_> {
             if word == b"!" {
                 self.step(1);
                 // Without extglob, which is off by default, it is a command in brackets.
-                if self.raw(self.pos) == Some(b'(')
+                if self.raw(self.at.pos) == Some(b'(')
                     && (self.dialect != Dialect::Bash || self.has_extglob())
                 {
                     return Err(Stop::Fail("'!(' may be a pattern or a command"));
                 }
                 self.blanks();
                 if !prefixed {
-                    body = Some(self.pos);
+                    body = Some(self.at.pos);
                 }
             } else if timed && word == b"time" {
                 self.pass_word(4);
@@ -297,8 +303,8 @@ impl Scanner<'_> {
         Ok((simple.filter(|_| !prefixed), body))
     }
 
-    /// One command with its redirections; the index if it is a simple one.
-    pub(super) fn command(&mut self) -> Parse<Option<usize>> {
+    /// One command with its redirections.
+    pub(super) fn command(&mut self) -> Parse<Option<Alone>> {
         self.enter()?;
         self.blanks();
         let simple = if self.compound()? {
@@ -312,27 +318,19 @@ impl Scanner<'_> {
     }
 
     fn compound_redirections(&mut self) -> Parse<()> {
-        let mut unused = Vec::new();
         loop {
             self.blanks();
-            if !self.redirection(&mut unused)? {
+            if !self.redirection()? {
                 return Ok(());
             }
         }
     }
 
-    fn simple(&mut self) -> Parse<Option<usize>> {
-        let mut simple = Simple {
-            span: Span {
-                start: self.pos,
-                end: self.pos,
-            },
-            scope: self.scope,
-            assignments: Vec::new(),
-            words: Vec::new(),
-            redirections: Vec::new(),
-            has_array: false,
-        };
+    fn simple(&mut self) -> Parse<Option<Alone>> {
+        let start = self.at.pos;
+        let open = self.found.open_words.len();
+        let mut name = None;
+        let (mut assigned, mut redirected, mut has_array) = (false, false, false);
         let mut declares = false;
         loop {
             self.blanks();
@@ -340,28 +338,30 @@ impl Scanner<'_> {
             if matches!(byte, b'\n' | b';' | b'|' | b')') {
                 break;
             }
-            if self.redirection(&mut simple.redirections)? {
+            if self.redirection()? {
+                redirected = true;
                 continue;
             }
-            let first = simple.words.is_empty();
+            let first = name.is_none();
             match byte {
                 b'&' => break,
                 b'(' if self.parens_close() => {
-                    if simple.words.is_empty()
-                        || !simple.assignments.is_empty()
-                        || !simple.redirections.is_empty()
-                        || (simple.words.len() > 1 && self.dialect != Dialect::Zsh)
-                    {
+                    let arguments = self.found.open_words.len() - open > 1;
+                    if assigned || redirected || (arguments && self.dialect != Dialect::Zsh) {
                         return Err(Stop::Fail("unexpected '('"));
                     }
-                    self.function_body(Some(simple.words[0]))?;
+                    let Some(name) = name else {
+                        return Err(Stop::Fail("unexpected '('"));
+                    };
+                    self.found.open_words.truncate(open);
+                    self.function_body(Some(name))?;
                     return Ok(None);
                 }
                 b'(' if self.dialect != Dialect::Zsh || first => {
                     return Err(Stop::Fail("unexpected '('"));
                 }
                 b'}' if self.dialect == Dialect::Zsh
-                    && self.braces > 0
+                    && self.at.braces > 0
                     && self.peek_word() == b"}" =>
                 {
                     break;
@@ -369,37 +369,49 @@ impl Scanner<'_> {
                 _ => {}
             }
             let word = self.word(first || declares)?;
-            if word.span.start == word.span.end {
+            if word.span.is_empty() {
                 return Err(Stop::Fail("unexpected character"));
             }
             if first && word.assignment {
-                simple.has_array |= word.array;
-                simple.assignments.push(word.span);
+                has_array |= word.array;
+                assigned = true;
             } else {
                 if first {
-                    declares = DECLARERS.contains(&&self.text[word.span.start..word.span.end]);
+                    declares = DECLARERS.contains(&word.span.of(self.text));
+                    name = Some(word.span);
                 }
-                simple.words.push(word.span);
+                if self.backquotes == 0 {
+                    self.found.open_words.push(word.span);
+                }
             }
         }
-        if simple.words.is_empty()
-            && simple.assignments.is_empty()
-            && simple.redirections.is_empty()
-        {
+        if name.is_none() && !assigned && !redirected {
             if self.cur() == Some(b'&') {
-                let op = self.pos;
-                self.out.amps.push(op);
+                self.push_amp(self.at.pos)?;
             }
             return Err(Stop::Fail("a command is missing"));
         }
-        simple.span.end = self.last_end;
-        self.out.simples.push(simple);
-        Ok(Some(self.out.simples.len() - 1))
+        let has_words = name.is_some();
+        let index = self.found.simples.len();
+        // Of a backquoted text nothing but the lists is asked for.
+        if self.backquotes == 0 {
+            for at in open..self.found.open_words.len() {
+                let word = self.found.open_words[at];
+                self.found.words.push(word);
+            }
+            self.found.open_words.truncate(open);
+            self.found.simples.push(Simple {
+                start: small(start),
+                scope: self.at.scope,
+                words: small(self.found.words.len() * 2 + usize::from(has_array)),
+            });
+        }
+        Ok(Some(Alone { index, has_words }))
     }
 
     /// Whether `()` stands at the cursor.
     pub(super) fn parens_close(&self) -> bool {
-        let mut at = self.skip_continuations(self.pos + 1);
+        let mut at = self.skip_continuations(self.at.pos + 1);
         while matches!(self.raw(at), Some(b' ' | b'\t')) {
             at = self.skip_continuations(at + 1);
         }
@@ -415,10 +427,10 @@ impl Scanner<'_> {
         }
         self.newlines()?;
         let body = self.push_scope(ScopeKind::Function);
-        let scope = std::mem::replace(&mut self.scope, body);
-        self.out.functions.push(Function { name, scope, body });
+        let scope = std::mem::replace(&mut self.at.scope, body);
+        self.found.functions.push(Function { name, scope, body });
         let simple = self.command()?;
-        self.scope = scope;
+        self.at.scope = scope;
         if simple.is_some() && self.dialect != Dialect::Zsh {
             return Err(Stop::Fail("the body of a function must be compound"));
         }

@@ -1,8 +1,9 @@
 //! Compound commands.
 
 use super::commands::is_meta;
+use super::state::{Scanner, State};
 use super::words::Quoting;
-use super::{Dialect, Parse, Scanner, ScopeKind, Span, Stop};
+use super::{Dialect, Parse, ScopeKind, Span, Stop};
 
 impl Scanner<'_> {
     /// Reads a compound command if one begins at the cursor.
@@ -18,7 +19,7 @@ impl Scanner<'_> {
                     None | Some(b'\n' | b';' | b'&' | b'|' | b')' | b'}')
                 ) {
                     self.blanks();
-                    if self.word(false)?.span.start == self.pos {
+                    if self.word(false)?.span.is_empty() {
                         break;
                     }
                 }
@@ -102,43 +103,36 @@ impl Scanner<'_> {
     }
 
     fn peek_after_blanks(&mut self) -> &[u8] {
-        let (pos, last_end) = (self.pos, self.last_end);
+        let at = self.at;
         self.blanks();
         let length = self.peek_word().len();
-        self.pos = pos;
-        self.last_end = last_end;
+        self.at = at;
         &self.peeked[..length]
     }
 
     /// `( … )` or `(( … ))`.
     fn parens(&mut self) -> Parse<()> {
-        let start = self.pos;
-        let second = self.skip_continuations(start + 1);
+        let second = self.skip_continuations(self.at.pos + 1);
         if self.raw(second) == Some(b'(') {
             if self.dialect == Dialect::Posix {
-                self.out.ambiguous = true;
+                self.at.ambiguous = true;
             } else {
                 let mark = self.mark();
-                let depth = self.depth;
-                self.pos = second + 1;
+                self.at.pos = second + 1;
                 match self.arithmetic(Quoting::None) {
-                    Err(Stop::Mismatch) => {
-                        self.depth = depth;
-                        self.back_to(start, mark)?;
-                    }
+                    Err(Stop::Mismatch) => self.back_to(mark),
                     done => return done,
                 }
             }
         }
         self.step(1);
-        let subshell = self.push_scope(ScopeKind::Subshell);
-        let scope = std::mem::replace(&mut self.scope, subshell);
-        let braces = std::mem::take(&mut self.braces);
-        let in_braces = std::mem::replace(&mut self.in_braces, false);
+        // The bodies of here-documents may begin before the bracket or behind it.
+        let pending = self.at.pending;
+        let outer = self.begin(ScopeKind::Subshell);
+        self.at.pending = pending;
         self.list(false)?;
-        self.scope = scope;
-        self.braces = braces;
-        self.in_braces = in_braces;
+        let pending = self.at.pending;
+        self.resume(State { pending, ..outer });
         if self.cur() != Some(b')') {
             return Err(Stop::Fail("an open '('"));
         }
@@ -156,11 +150,12 @@ impl Scanner<'_> {
 
     /// The rest of `{ … }`.
     fn group_braces(&mut self) -> Parse<()> {
-        self.braces += 1;
-        let in_braces = std::mem::replace(&mut self.in_braces, false);
+        let (braces, in_braces) = (self.at.braces, self.at.in_braces);
+        self.at.braces = braces.saturating_add(1);
+        self.at.in_braces = false;
         self.list(false)?;
-        self.in_braces = in_braces;
-        self.braces -= 1;
+        self.at.braces = braces;
+        self.at.in_braces = in_braces;
         self.expect(b"}")
     }
 
@@ -242,7 +237,7 @@ impl Scanner<'_> {
 
     /// `for`, `select` and `foreach` after the word.
     fn for_command(&mut self) -> Parse<()> {
-        let foreach = self.last_end >= 7 && self.text[..self.last_end].ends_with(b"foreach");
+        let foreach = self.at.last_end >= 7 && self.text[..self.at.last_end].ends_with(b"foreach");
         self.blanks();
         if self.cur() == Some(b'(') && self.next() == Some(b'(') {
             if self.dialect == Dialect::Posix {
@@ -254,7 +249,7 @@ impl Scanner<'_> {
             return self.do_body(true);
         }
         let name = self.word(false)?;
-        if name.span.start == name.span.end {
+        if name.span.is_empty() {
             return Err(Stop::Fail("a loop without a name"));
         }
         self.newlines()?;
@@ -282,8 +277,7 @@ impl Scanner<'_> {
             self.pass_word(2);
             self.word_list(false)?;
             if self.cur() == Some(b'&') {
-                let op = self.pos;
-                self.out.amps.push(op);
+                self.push_amp(self.at.pos)?;
                 return Err(Stop::Fail("'&' in a list of words"));
             }
         }
@@ -308,7 +302,7 @@ impl Scanner<'_> {
             if over_lines {
                 self.newlines()?;
             }
-            if self.word(false)?.span.start == self.pos {
+            if self.word(false)?.span.is_empty() {
                 return Ok(());
             }
         }
@@ -317,7 +311,7 @@ impl Scanner<'_> {
     fn case_command(&mut self) -> Parse<()> {
         self.blanks();
         let subject = self.word(false)?;
-        if subject.span.start == subject.span.end {
+        if subject.span.is_empty() {
             return Err(Stop::Fail("'case' without a word"));
         }
         self.newlines()?;
@@ -372,7 +366,7 @@ impl Scanner<'_> {
                 Some(b'|') => self.step(1),
                 _ => return Err(Stop::Fail("an odd pattern in 'case'")),
             }
-            if word.span.start == word.span.end && self.dialect != Dialect::Zsh {
+            if word.span.is_empty() && self.dialect != Dialect::Zsh {
                 return Err(Stop::Fail("an odd pattern in 'case'"));
             }
         }
@@ -408,7 +402,7 @@ impl Scanner<'_> {
                 b';' => return Err(Stop::Fail("';' inside '[['")),
                 _ => {
                     let word = self.word(false)?.span;
-                    regex = &self.text[word.start..word.end] == b"=~";
+                    regex = word.of(self.text) == b"=~";
                 }
             }
         }
@@ -416,7 +410,7 @@ impl Scanner<'_> {
 
     /// The pattern after `=~`: to the next blank, with brackets taken whole.
     fn regex(&mut self) -> Parse<()> {
-        while let Some(byte) = self.raw(self.pos) {
+        while let Some(byte) = self.raw(self.at.pos) {
             match byte {
                 b' ' | b'\t' | b'\n' => break,
                 b'\\' => self.step(2),
@@ -438,19 +432,16 @@ impl Scanner<'_> {
         if self.dialect == Dialect::Zsh && self.peek_word() == b"{" {
             return self.function_body(None);
         }
-        let start = self.pos;
-        while self.raw(self.pos).is_some_and(|byte| !is_meta(byte)) {
-            match self.text[self.pos] {
+        let start = self.at.pos;
+        while self.raw(self.at.pos).is_some_and(|byte| !is_meta(byte)) {
+            match self.text[self.at.pos] {
                 b'\'' | b'"' | b'$' | b'`' => return Err(Stop::Fail("an odd name of a function")),
                 b'\\' => self.step(2),
                 _ => self.step(1),
             }
         }
-        let name = Span {
-            start,
-            end: self.pos,
-        };
-        if name.start == name.end {
+        let name = Span::new(start, self.at.pos);
+        if name.is_empty() {
             return Err(Stop::Fail("a function without a name"));
         }
         self.blanks();
@@ -460,12 +451,11 @@ impl Scanner<'_> {
     fn coproc(&mut self) -> Parse<()> {
         self.blanks();
         let mark = self.mark();
-        let start = self.pos;
         if !self.at_compound() {
             let name = self.word(false)?.span;
             self.blanks();
-            if name.start == name.end || !self.at_compound() {
-                self.back_to(start, mark)?;
+            if name.is_empty() || !self.at_compound() {
+                self.back_to(mark);
             }
         }
         self.command()?;

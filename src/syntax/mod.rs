@@ -3,26 +3,35 @@
 //! The scanner knows the grammar of bash, of dash and of zsh as far as it decides where a `&` is an
 //! operator. It runs nothing, expands nothing and never fails loudly: text that it does not
 //! understand gives `ok: false`, and the caller then leaves that text alone. It works on bytes, needs
-//! time in proportion to the text, and nests no deeper than `MAX_DEPTH`, because an abort here would
-//! kill somebody's command.
+//! time and memory in proportion to the text (16 bytes for each of its bytes at most, and a constant), and
+//! nests no deeper than `MAX_DEPTH`, because an abort here would kill somebody's command.
 
 mod commands;
 mod compound;
 mod heredoc;
 pub(crate) mod literal;
+pub mod log;
 mod redirect;
+mod state;
 mod words;
 
 #[cfg(test)]
 mod cases;
 #[cfg(test)]
+mod hostile;
+#[cfg(test)]
 mod mutants;
 #[cfg(test)]
 mod tests;
 
+use log::Log;
+use state::Scanner;
+
 /// How deep commands and expansions may nest. Hand-written text stays below 20; each level costs
 /// the recursive descent up to two kilobytes of stack in a debug build.
 const MAX_DEPTH: u32 = 150;
+/// The longest text. Offsets in it take four bytes, and one bit is used otherwise.
+const MAX_TEXT: usize = 1 << 30;
 
 /// Which grammar a text is read by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,11 +61,47 @@ impl Dialect {
     }
 }
 
-/// A half-open range of bytes.
+/// A half-open range of bytes of a text, which is shorter than `MAX_TEXT`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    pub start: usize,
-    pub end: usize,
+    start: u32,
+    end: u32,
+}
+
+impl Span {
+    #[must_use]
+    pub fn new(start: usize, end: usize) -> Self {
+        Self {
+            start: small(start),
+            end: small(end),
+        }
+    }
+
+    #[must_use]
+    pub fn start(self) -> usize {
+        self.start as usize
+    }
+
+    #[must_use]
+    pub fn end(self) -> usize {
+        self.end as usize
+    }
+
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.start == self.end
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub fn of(self, text: &[u8]) -> &[u8] {
+        &text[self.start()..self.end()]
+    }
+}
+
+/// An offset or a count in a text that is shorter than `MAX_TEXT`.
+fn small(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
 }
 
 /// What was found in a text.
@@ -67,61 +112,157 @@ pub struct Script {
     pub why: Option<&'static str>,
     /// The byte offset of every background operator, in order.
     pub amps: Vec<usize>,
-    pub lists: Vec<Background>,
-    pub simples: Vec<Simple>,
-    pub functions: Vec<Function>,
-    pub scopes: Vec<Scope>,
+    pub lists: Log<Background>,
+    pub simples: Log<Simple>,
+    words: Log<Span>,
+    pub functions: Log<Function>,
+    pub scopes: Log<Scope>,
     /// The text means one thing in dash and another in a bash that is called `sh`.
     pub ambiguous: bool,
+    /// How many bytes were looked at, some of them more than once.
+    pub steps: u64,
+}
+
+impl Script {
+    /// The command word and the arguments of the simple command with that index.
+    pub fn words(&self, simple: usize) -> impl ExactSizeIterator<Item = Span> {
+        let start = simple
+            .checked_sub(1)
+            .map_or(0, |before| self.simples[before].words_end());
+        (start..self.simples[simple].words_end()).map(|at| self.words[at])
+    }
+
+    /// Gives the simple commands in order, with their words, and the memory of each back.
+    pub fn into_simples(self) -> impl Iterator<Item = (Simple, Vec<Span>)> {
+        let mut words = self.words.into_iter();
+        let mut start = 0;
+        self.simples.into_iter().map(move |simple| {
+            let count = simple.words_end() - start;
+            start = simple.words_end();
+            let mut own = Vec::with_capacity(count);
+            own.extend(words.by_ref().take(count));
+            (simple, own)
+        })
+    }
 }
 
 /// One and-or list that an operator sends to the background.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Background {
     /// The list without the operator.
     pub span: Span,
-    pub op: usize,
-    /// Where the list begins after a `!` that applies to all of it. bash and zsh ignore that `!` in
-    /// the status of a background job, and must go on doing so.
-    pub body: usize,
+    op: u32,
+    body: u32,
+    scope: u32,
+    inner: u32,
+    simple: u32,
     /// zsh's `&!` and `&|`.
     pub disowned: bool,
+}
+
+impl Background {
+    #[must_use]
+    pub fn op(&self) -> usize {
+        self.op as usize
+    }
+
+    /// Where the list begins after a `!` that applies to all of it. bash and zsh ignore that `!` in
+    /// the status of a background job, and must go on doing so.
+    #[must_use]
+    pub fn body(&self) -> usize {
+        self.body as usize
+    }
+
     /// The shell that starts it.
-    pub scope: usize,
+    #[must_use]
+    pub fn scope(&self) -> usize {
+        self.scope as usize
+    }
+
     /// The forked shell that runs it.
-    pub inner: usize,
+    #[must_use]
+    pub fn inner(&self) -> usize {
+        self.inner as usize
+    }
+
     /// The index of its only simple command; `None` for anything larger.
-    pub simple: Option<usize>,
+    #[must_use]
+    pub fn simple(&self) -> Option<usize> {
+        (self.simple != u32::MAX).then_some(self.simple as usize)
+    }
 }
 
-/// A simple command, in the order of its parts.
-#[derive(Clone, Debug)]
+/// A simple command.
+#[derive(Clone, Copy, Debug)]
 pub struct Simple {
-    pub span: Span,
-    pub scope: usize,
-    pub assignments: Vec<Span>,
-    /// The command word and its arguments.
-    pub words: Vec<Span>,
-    /// Each redirection with its target, and whether it is a here-document.
-    pub redirections: Vec<(Span, bool)>,
-    /// An assignment has a list, `a=(x y)`.
-    pub has_array: bool,
+    start: u32,
+    scope: u32,
+    /// Twice the number of words up to and with its own, and one more for `has_array`.
+    words: u32,
 }
 
-#[derive(Clone, Debug)]
+impl Simple {
+    #[must_use]
+    pub fn start(&self) -> usize {
+        self.start as usize
+    }
+
+    #[must_use]
+    pub fn scope(&self) -> usize {
+        self.scope as usize
+    }
+
+    /// An assignment has a list, `a=(x y)`.
+    #[must_use]
+    pub fn has_array(&self) -> bool {
+        self.words % 2 == 1
+    }
+
+    fn words_end(&self) -> usize {
+        (self.words / 2) as usize
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
 pub struct Function {
     pub name: Option<Span>,
+    scope: u32,
+    body: u32,
+}
+
+impl Function {
     /// The scope where it is defined.
-    pub scope: usize,
+    #[must_use]
+    pub fn scope(&self) -> usize {
+        self.scope as usize
+    }
+
     /// The scope of its body.
-    pub body: usize,
+    #[must_use]
+    pub fn body(&self) -> usize {
+        self.body as usize
+    }
 }
 
 /// A stretch of text that one shell process runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Scope {
-    pub parent: Option<usize>,
+    parent: u32,
     pub kind: ScopeKind,
+}
+
+impl Scope {
+    fn new(parent: Option<u32>, kind: ScopeKind) -> Self {
+        Self {
+            parent: parent.unwrap_or(u32::MAX),
+            kind,
+        }
+    }
+
+    #[must_use]
+    pub fn parent(&self) -> Option<usize> {
+        (self.parent != u32::MAX).then_some(self.parent as usize)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,87 +289,42 @@ enum Stop {
     /// Not the construct that was tried; another reading may fit.
     Mismatch,
     Fail(&'static str),
+    /// No other reading is tried either.
+    Refuse(&'static str),
 }
 
 type Parse<T> = Result<T, Stop>;
 
-/// A here-document whose body begins after the current line.
-#[derive(Debug)]
-struct Pending {
-    delimiter: Vec<u8>,
-    quoted: bool,
-    strip_tabs: bool,
-}
-
-/// How many findings there were at some moment, to go back to or to re-label what came since.
-#[derive(Clone, Copy)]
-struct Mark {
-    amps: usize,
-    lists: usize,
-    simples: usize,
-    functions: usize,
-    scopes: usize,
-}
-
-struct Scanner<'a> {
-    text: &'a [u8],
-    pos: usize,
-    end: usize,
-    /// Where the last token ended.
-    last_end: usize,
-    dialect: Dialect,
-    depth: u32,
-    /// Bytes read in vain by readings that did not fit. Bounded, so that nested ambiguities such as
-    /// `$((` cannot take exponential time.
-    wasted: usize,
-    pending: Vec<Pending>,
-    scope: usize,
-    /// Whether the text speaks of extglob, once somebody has looked.
-    extglob: Option<bool>,
-    /// Where `peek_word` puts a word: no reserved one is longer.
-    peeked: [u8; 10],
-    /// Inside `${ list; }`, where a `}` ends the list whatever follows it.
-    in_braces: bool,
-    /// Open `{` of zsh, where a `}` ends a command even among its arguments.
-    braces: u32,
-    out: Script,
-}
-
 /// Reads a whole text.
 #[must_use]
 pub fn scan(text: &[u8], dialect: Dialect) -> Script {
-    scan_nested(text, dialect, 0)
-}
-
-fn scan_nested(text: &[u8], dialect: Dialect, depth: u32) -> Script {
-    let mut scanner = Scanner {
-        text,
-        pos: 0,
-        end: text.len(),
-        last_end: 0,
-        dialect,
-        depth,
-        wasted: 0,
-        pending: Vec::new(),
-        scope: 0,
-        extglob: None,
-        peeked: [0; 10],
-        in_braces: false,
-        braces: 0,
-        out: Script::default(),
-    };
-    scanner.out.scopes.push(Scope {
-        parent: None,
-        kind: ScopeKind::Shell,
-    });
-    let result = scanner.script();
-    let mut out = scanner.out;
-    out.amps.sort_unstable();
-    match result {
-        Ok(()) => out.ok = true,
-        Err(Stop::Fail(why)) => out.why = Some(why),
-        Err(Stop::Mismatch) => out.why = Some("not understood"),
+    if text.len() >= MAX_TEXT {
+        return Script {
+            why: Some("the text is too long"),
+            ..Script::default()
+        };
     }
+    let mut scanner = Scanner::new(text, dialect);
+    let result = scanner.script();
+    let steps = scanner.steps.get().taken;
+    let found = scanner.found;
+    let mut out = Script {
+        ok: result.is_ok(),
+        why: match result {
+            Ok(()) => None,
+            Err(Stop::Fail(why) | Stop::Refuse(why)) => Some(why),
+            Err(Stop::Mismatch) => Some("not understood"),
+        },
+        amps: found.amps,
+        lists: found.lists,
+        simples: found.simples,
+        words: found.words,
+        functions: found.functions,
+        scopes: found.scopes,
+        ambiguous: scanner.at.ambiguous,
+        steps,
+    };
+    out.amps.sort_unstable();
     out
 }
 
@@ -238,9 +334,9 @@ impl Scanner<'_> {
             return Err(Stop::Fail("the text has a NUL byte"));
         }
         self.list(false)?;
-        if self.pos < self.end {
+        if self.at.pos < self.at.end {
             if self.cur() == Some(b';') && self.next() == Some(b'&') {
-                self.out.amps.push(self.pos + 1);
+                self.push_amp(self.skip_continuations(self.at.pos + 1))?;
             }
             return Err(Stop::Fail("unexpected end of a list"));
         }
@@ -249,22 +345,17 @@ impl Scanner<'_> {
 
     /// The byte at the cursor, after any line continuation there.
     fn cur(&mut self) -> Option<u8> {
-        while self.pos + 1 < self.end
-            && self.text[self.pos] == b'\\'
-            && self.text[self.pos + 1] == b'\n'
-        {
-            self.pos += 2;
-        }
-        self.raw(self.pos)
+        self.at.pos = self.skip_continuations(self.at.pos);
+        self.raw(self.at.pos)
     }
 
     /// The byte after the one at the cursor, with line continuations left out.
     fn next(&self) -> Option<u8> {
-        self.raw(self.skip_continuations(self.pos + 1))
+        self.raw(self.skip_continuations(self.at.pos + 1))
     }
 
     fn skip_continuations(&self, mut at: usize) -> usize {
-        while at + 1 < self.end && self.text[at] == b'\\' && self.text[at + 1] == b'\n' {
+        while self.raw(at) == Some(b'\\') && self.raw(at + 1) == Some(b'\n') {
             at += 2;
         }
         at
@@ -272,94 +363,34 @@ impl Scanner<'_> {
 
     /// Moves past the byte at the cursor and past line continuations after it.
     fn bump(&mut self) {
-        self.pos = self.skip_continuations(self.pos + 1).min(self.end);
-        self.last_end = self.pos;
+        self.at.pos = self.skip_continuations(self.at.pos + 1).min(self.at.end);
+        self.at.last_end = self.at.pos;
     }
 
-    /// Moves past one byte exactly.
+    /// Moves past that many bytes exactly.
     fn step(&mut self, bytes: usize) {
-        self.pos = (self.pos + bytes).min(self.end);
-        self.last_end = self.pos;
+        self.at.pos = (self.at.pos + bytes).min(self.at.end);
+        self.at.last_end = self.at.pos;
     }
 
     fn raw(&self, at: usize) -> Option<u8> {
-        if at < self.end {
+        self.spend(1);
+        if at < self.at.end {
             Some(self.text[at])
         } else {
             None
         }
     }
 
-    fn enter(&mut self) -> Parse<()> {
-        self.depth += 1;
-        if self.depth > MAX_DEPTH {
-            return Err(Stop::Fail("nested too deeply"));
-        }
-        Ok(())
+    /// What is left of the text from `at` on.
+    fn rest(&self, at: usize) -> &[u8] {
+        self.text.get(at..self.at.end).unwrap_or_default()
     }
 
-    fn leave(&mut self) {
-        self.depth -= 1;
-    }
-
-    fn mark(&self) -> Mark {
-        Mark {
-            amps: self.out.amps.len(),
-            lists: self.out.lists.len(),
-            simples: self.out.simples.len(),
-            functions: self.out.functions.len(),
-            scopes: self.out.scopes.len(),
-        }
-    }
-
-    /// Forgets what was found since `mark` and reads again from `pos`.
-    fn back_to(&mut self, pos: usize, mark: Mark) -> Parse<()> {
-        self.wasted += self.pos.saturating_sub(pos);
-        if self.wasted > 16 * self.text.len() + 4096 {
-            return Err(Stop::Fail("too many ambiguous brackets"));
-        }
-        self.pos = pos;
-        self.out.amps.truncate(mark.amps);
-        self.out.lists.truncate(mark.lists);
-        self.out.simples.truncate(mark.simples);
-        self.out.functions.truncate(mark.functions);
-        self.out.scopes.truncate(mark.scopes);
-        Ok(())
-    }
-
-    fn push_scope(&mut self, kind: ScopeKind) -> usize {
-        self.out.scopes.push(Scope {
-            parent: Some(self.scope),
-            kind,
-        });
-        self.out.scopes.len() - 1
-    }
-
-    /// Moves what was found since `mark` in the current scope into a scope of its own: only the
-    /// operator after a command tells which process runs it.
-    fn enclose(&mut self, mark: Mark, kind: ScopeKind) -> usize {
-        let from = self.scope;
-        let new = self.push_scope(kind);
-        for scope in &mut self.out.scopes[mark.scopes..new] {
-            if scope.parent == Some(from) {
-                scope.parent = Some(new);
-            }
-        }
-        for list in &mut self.out.lists[mark.lists..] {
-            if list.scope == from {
-                list.scope = new;
-            }
-        }
-        for simple in &mut self.out.simples[mark.simples..] {
-            if simple.scope == from {
-                simple.scope = new;
-            }
-        }
-        for function in &mut self.out.functions[mark.functions..] {
-            if function.scope == from {
-                function.scope = new;
-            }
-        }
-        new
+    /// How far it is from `at` to the next such byte, or to the end.
+    fn reach(&self, at: usize, is_end: impl Fn(u8) -> bool) -> Option<usize> {
+        let found = self.rest(at).iter().position(|byte| is_end(*byte));
+        self.spend(found.unwrap_or(self.at.end.saturating_sub(at)));
+        found
     }
 }

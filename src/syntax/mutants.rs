@@ -1,6 +1,6 @@
 //! Mutants of realistic texts, compared with shfmt wherever bash accepts them.
 //!
-//! shfmt (PyPI package `shfmt-py`) and bash must be on the PATH; `tests/run` sees to it.
+//! Skipped without shfmt (PyPI package `shfmt-py`); `.ci/run` installs it.
 //! `AGENT_SH_MUTANTS` sets how many mutants both must accept; 3,000 without it.
 
 use std::io::Write;
@@ -185,12 +185,11 @@ fn mutants_agree_with_shfmt() {
         .ok()
         .and_then(|number| number.parse().ok())
         .unwrap_or(3_000);
-    for (program, package) in [("bash", "bash"), ("shfmt", "shfmt, on PyPI shfmt-py")] {
-        let version = Command::new(program).arg("--version").output();
-        assert!(
-            version.is_ok(),
-            "this test needs {program} (package {package})"
-        );
+    // One that is found may still be a wrapper around nothing.
+    let version = Command::new("shfmt").arg("--version").output();
+    if !version.is_ok_and(|output| output.status.success()) {
+        crate::skip::missing("shfmt");
+        return;
     }
     let compared = AtomicUsize::new(0);
     let score = Mutex::new(Score::default());

@@ -1,15 +1,16 @@
 //! Redirections: the places where a `&` is no operator of its own.
 
 use super::commands::{is_meta, is_name};
-use super::{Dialect, Parse, Pending, Scanner, Span, Stop};
+use super::state::{Pending, Scanner};
+use super::{Dialect, Parse, Stop, small};
 
 impl Scanner<'_> {
     /// Reads a redirection if one begins at the cursor.
-    pub(super) fn redirection(&mut self, found: &mut Vec<(Span, bool)>) -> Parse<bool> {
+    pub(super) fn redirection(&mut self) -> Parse<bool> {
         let Some(byte) = self.cur() else {
             return Ok(false);
         };
-        let start = self.pos;
+        let start = self.at.pos;
         let extended = self.dialect != Dialect::Posix;
         let mut at = start;
         match byte {
@@ -30,11 +31,11 @@ impl Scanner<'_> {
                 }
             }
             b'{' if extended => {
-                let rest = &self.text[start + 1..self.end];
-                let Some(length) = rest.iter().position(|byte| *byte == b'}' || is_meta(*byte))
-                else {
+                let is_end = |byte: u8| byte == b'}' || is_meta(byte);
+                let Some(length) = self.reach(start + 1, is_end) else {
                     return Ok(false);
                 };
+                let rest = self.rest(start + 1);
                 at = start + 1 + length + 1;
                 let name = &rest[..length];
                 let plain = name.split(|byte| *byte == b'[').next().unwrap_or(name);
@@ -51,30 +52,24 @@ impl Scanner<'_> {
         if extended && self.raw(at + 1) == Some(b'(') && byte != b'&' {
             return Ok(false);
         }
-        self.pos = at;
-        let heredoc = self.operator();
-        match heredoc {
+        self.at.pos = at;
+        match self.operator() {
             Some(strip_tabs) => self.heredoc_start(strip_tabs)?,
             None => {
                 self.blanks_only();
                 let word = self.word(false)?;
-                if word.span.start == word.span.end {
+                if word.span.is_empty() {
                     return Err(Stop::Fail("a redirection has no target"));
                 }
             }
         }
-        let span = Span {
-            start,
-            end: self.last_end,
-        };
-        found.push((span, heredoc.is_some()));
         Ok(true)
     }
 
     /// Blanks without a comment: `#` after `>` begins no comment, and no target either.
     pub(super) fn blanks_only(&mut self) {
         while matches!(self.cur(), Some(b' ' | b'\t')) {
-            self.pos += 1;
+            self.at.pos += 1;
         }
     }
 
@@ -82,12 +77,12 @@ impl Scanner<'_> {
     fn operator(&mut self) -> Option<bool> {
         let zsh = self.dialect == Dialect::Zsh;
         let extended = self.dialect != Dialect::Posix;
-        let first = self.raw(self.pos);
+        let first = self.raw(self.at.pos);
         self.bump();
-        match (first, self.raw(self.pos)) {
+        match (first, self.raw(self.at.pos)) {
             (Some(b'<'), Some(b'<')) => {
                 self.bump();
-                match self.raw(self.pos) {
+                match self.raw(self.at.pos) {
                     Some(b'<') if extended => self.step(1),
                     Some(b'-') => {
                         self.step(1);
@@ -99,12 +94,12 @@ impl Scanner<'_> {
             (Some(b'<'), Some(b'&' | b'>')) => self.step(1),
             _ => {
                 // `>` with what may follow it: `>>`, `>|`, `>&`, `>>&|`, `>!` …
-                if self.raw(self.pos) == Some(b'>') {
+                if self.raw(self.at.pos) == Some(b'>') {
                     self.bump();
                 }
                 let mut more = true;
                 while more {
-                    more = match self.raw(self.pos) {
+                    more = match self.raw(self.at.pos) {
                         Some(b'&') => zsh,
                         Some(b'|') => false,
                         Some(b'!') if zsh => false,
@@ -120,27 +115,30 @@ impl Scanner<'_> {
     fn heredoc_start(&mut self, strip_tabs: bool) -> Parse<()> {
         self.blanks_only();
         let mark = self.mark();
-        let word = self.word(false)?;
+        let delimiter = self.word(false)?.span;
         // The delimiter is never expanded, whatever it looks like.
-        self.out.amps.truncate(mark.amps);
-        self.out.lists.truncate(mark.lists);
-        self.out.simples.truncate(mark.simples);
-        let raw = &self.text[word.span.start..word.span.end];
-        if raw.is_empty() {
+        let (pos, last_end) = (self.at.pos, self.at.last_end);
+        self.back_to(mark);
+        self.at.pos = pos;
+        self.at.last_end = last_end;
+        if delimiter.is_empty() {
             return Err(Stop::Fail("a here-document has no delimiter"));
         }
-        let (delimiter, quoted) = unquote(raw).ok_or(Stop::Fail("an odd delimiter"))?;
-        self.pending.push(Pending {
+        if unquote(delimiter.of(self.text)).is_none() {
+            return Err(Stop::Fail("an odd delimiter"));
+        }
+        self.found.heredocs.push(Pending {
+            before: self.at.pending,
             delimiter,
-            quoted,
             strip_tabs,
         });
+        self.at.pending = Some(small(self.found.heredocs.len() - 1));
         Ok(())
     }
 }
 
 /// Removes the quotes of a delimiter, and says whether there were any.
-fn unquote(raw: &[u8]) -> Option<(Vec<u8>, bool)> {
+pub(super) fn unquote(raw: &[u8]) -> Option<(Vec<u8>, bool)> {
     let mut out = Vec::with_capacity(raw.len());
     let mut quoted = false;
     let mut quote = None;

@@ -205,7 +205,7 @@ fn scopes_tell_who_runs_a_list() {
     let kind_of = |text: &str, nth: usize| {
         let script = scan(text.as_bytes(), Dialect::Bash);
         assert!(script.ok, "{text}");
-        script.scopes[script.lists[nth].scope].kind
+        script.scopes[script.lists[nth].scope()].kind
     };
     for (text, nth, kind) in [
         ("a &", 0, ScopeKind::Shell),
@@ -231,24 +231,40 @@ fn parts_of_a_simple_command() {
     let text = "A=1 B=2 >f cmd 'x y' 2>&1 <<E &\nbody\nE\n";
     let script = scan(text.as_bytes(), Dialect::Bash);
     let list = &script.lists[0];
-    let simple = &script.simples[list.simple.expect("a simple command")];
-    let part = |start: usize, end: usize| &text[start..end];
     assert_eq!(
-        part(list.span.start, list.span.end),
-        "A=1 B=2 >f cmd 'x y' 2>&1 <<E"
+        list.span.of(text.as_bytes()),
+        b"A=1 B=2 >f cmd 'x y' 2>&1 <<E"
     );
-    let words: Vec<_> = simple.words.iter().map(|s| part(s.start, s.end)).collect();
-    assert_eq!(words, ["cmd", "'x y'"]);
-    let assigned: Vec<_> = simple
-        .assignments
-        .iter()
-        .map(|s| part(s.start, s.end))
+    let simple = list.simple().expect("a simple command");
+    let words: Vec<_> = script
+        .words(simple)
+        .map(|word| word.of(text.as_bytes()))
         .collect();
-    assert_eq!(assigned, ["A=1", "B=2"]);
-    let redirected: Vec<_> = simple
-        .redirections
-        .iter()
-        .map(|(s, heredoc)| (part(s.start, s.end), *heredoc))
-        .collect();
-    assert_eq!(redirected, [(">f", false), ("2>&1", false), ("<<E", true)]);
+    assert_eq!(words, [&b"cmd"[..], b"'x y'"]);
+    assert!(!script.simples[simple].has_array());
+}
+
+#[test]
+fn words_belong_to_their_command() {
+    let text = "a $(b c `d e`) f; x=(1) y & z";
+    let script = scan(text.as_bytes(), Dialect::Bash);
+    let words = |simple| -> Vec<&[u8]> {
+        let words = script.words(simple);
+        words.map(|word| word.of(text.as_bytes())).collect()
+    };
+    let all: Vec<_> = (0..script.simples.len()).map(words).collect();
+    let wanted: [&[&[u8]]; 4] = [
+        &[b"b", b"c", b"`d e`"],
+        &[b"a", b"$(b c `d e`)", b"f"],
+        &[b"y"],
+        &[b"z"],
+    ];
+    assert_eq!(all, wanted);
+    assert!(script.simples[2].has_array());
+    assert_eq!(script.lists[0].simple(), Some(2));
+    let spans: Vec<_> = script.into_simples().map(|(_, words)| words).collect();
+    for (spans, wanted) in spans.iter().zip(wanted) {
+        let words = spans.iter().map(|word| word.of(text.as_bytes()));
+        assert!(words.eq(wanted.iter().copied()));
+    }
 }

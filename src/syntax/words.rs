@@ -1,7 +1,8 @@
 //! Words: quotes, expansions, substitutions, patterns.
 
 use super::commands::is_name;
-use super::{Background, Dialect, Parse, Scanner, ScopeKind, Span, Stop, scan_nested};
+use super::state::Scanner;
+use super::{Background, Dialect, Parse, ScopeKind, Span, Stop, small};
 
 /// What surrounds an expansion; it decides what quotes mean inside `${ }`.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -10,6 +11,9 @@ pub(super) enum Quoting {
     Double,
     Heredoc,
 }
+
+/// How many backquoted texts may be inside each other. Each one is a copy of its own.
+const MAX_BACKQUOTES: u32 = 6;
 
 pub(super) struct Word {
     pub(super) span: Span,
@@ -21,17 +25,17 @@ impl Scanner<'_> {
     /// Reads the word at the cursor, which may be empty. `assigns` says that it may be an
     /// assignment, whose subscript and list follow rules of their own.
     pub(super) fn word(&mut self, assigns: bool) -> Parse<Word> {
-        let start = self.pos;
+        let start = self.at.pos;
         let zsh = self.dialect == Dialect::Zsh;
         let extended = self.dialect != Dialect::Posix;
         let mut word = Word {
-            span: Span { start, end: start },
+            span: Span::new(start, start),
             assignment: false,
             array: false,
         };
-        // Where the name of an assignment ends, once a `=` has been seen.
+        // Whether a `=` or a bracket has been seen: the name of an assignment ends with the first.
         let mut named = false;
-        while let Some(byte) = self.raw(self.pos) {
+        while let Some(byte) = self.raw(self.at.pos) {
             match byte {
                 b' ' | b'\t' | b'\n' | b';' | b'&' | b'|' | b')' => break,
                 b'\\' => self.step(2),
@@ -40,7 +44,7 @@ impl Scanner<'_> {
                 b'$' => self.dollar(Quoting::None)?,
                 b'`' => self.backquote(false)?,
                 b'<' | b'>' => {
-                    if !extended || self.raw(self.pos + 1) != Some(b'(') {
+                    if !extended || self.raw(self.at.pos + 1) != Some(b'(') {
                         break;
                     }
                     self.step(1);
@@ -51,7 +55,7 @@ impl Scanner<'_> {
                     if extended && word.assignment && assigns && before == b'=' {
                         self.array()?;
                         word.array = true;
-                    } else if zsh && before == b'=' && self.pos == start + 1 {
+                    } else if zsh && before == b'=' && self.at.pos == start + 1 {
                         self.substitution()?;
                     } else if extended && matches!(before, b'?' | b'*' | b'+' | b'@' | b'!')
                         || (zsh && !self.parens_close())
@@ -61,21 +65,20 @@ impl Scanner<'_> {
                         break;
                     }
                 }
-                b'[' if assigns
-                    && extended
-                    && !named
-                    && self.pos > start
-                    && self.is_name_from(start) =>
-                {
+                b'[' if assigns && extended && !named => {
+                    named = true;
+                    if self.at.pos == start || !self.is_name_from(start) {
+                        self.step(1);
+                        continue;
+                    }
                     self.bracketed(b'[', b']', Quoting::None)?;
-                    let mut at = self.pos;
+                    let mut at = self.at.pos;
                     if self.raw(at) == Some(b'+') {
                         at += 1;
                     }
                     if self.raw(at) == Some(b'=') {
-                        self.pos = at;
+                        self.at.pos = at;
                         word.assignment = true;
-                        named = true;
                     }
                 }
                 b'=' if !named => {
@@ -86,14 +89,14 @@ impl Scanner<'_> {
                 _ => self.step(1),
             }
         }
-        word.span.end = self.pos;
-        self.last_end = self.pos;
+        word.span = Span::new(start, self.at.pos);
+        self.at.last_end = self.at.pos;
         Ok(word)
     }
 
     /// The byte of the word that stands before the cursor, or a blank.
     fn byte_before(&self, start: usize) -> u8 {
-        let mut at = self.pos;
+        let mut at = self.at.pos;
         while at >= start + 2 && &self.text[at - 2..at] == b"\\\n" {
             at -= 2;
         }
@@ -102,7 +105,7 @@ impl Scanner<'_> {
 
     /// Whether what was read since `start` is a name, perhaps with a `+` behind it.
     fn is_name_from(&self, start: usize) -> bool {
-        let word = &self.text[start..self.pos];
+        let word = &self.text[start..self.at.pos];
         if is_name(word.strip_suffix(b"+").unwrap_or(word)) {
             return true;
         }
@@ -113,9 +116,9 @@ impl Scanner<'_> {
         }
         let mut name = Vec::with_capacity(word.len());
         let mut at = start;
-        while at < self.pos {
+        while at < self.at.pos {
             at = self.skip_continuations(at);
-            if at < self.pos {
+            if at < self.at.pos {
                 name.push(self.text[at]);
                 at += 1;
             }
@@ -125,8 +128,7 @@ impl Scanner<'_> {
 
     /// `'…'` with the cursor at the first quote.
     pub(super) fn single_quoted(&mut self) -> Parse<()> {
-        let rest = &self.text[self.pos + 1..self.end];
-        match rest.iter().position(|byte| *byte == b'\'') {
+        match self.reach(self.at.pos + 1, |byte| byte == b'\'') {
             Some(length) => {
                 self.step(length + 2);
                 Ok(())
@@ -138,7 +140,7 @@ impl Scanner<'_> {
     /// `$'…'` with the cursor at the quote.
     fn ansi_quoted(&mut self) -> Parse<()> {
         self.step(1);
-        while let Some(byte) = self.raw(self.pos) {
+        while let Some(byte) = self.raw(self.at.pos) {
             match byte {
                 b'\\' => self.step(2),
                 b'\'' => {
@@ -154,7 +156,7 @@ impl Scanner<'_> {
     pub(super) fn double_quoted(&mut self) -> Parse<()> {
         self.enter()?;
         self.step(1);
-        while let Some(byte) = self.raw(self.pos) {
+        while let Some(byte) = self.raw(self.at.pos) {
             match byte {
                 b'"' => {
                     self.step(1);
@@ -173,40 +175,36 @@ impl Scanner<'_> {
     /// Whatever `$` begins at the cursor.
     pub(super) fn dollar(&mut self, quoting: Quoting) -> Parse<()> {
         let extended = self.dialect != Dialect::Posix;
-        let at = self.skip_continuations(self.pos + 1);
+        let at = self.skip_continuations(self.at.pos + 1);
         match self.raw(at) {
             Some(b'(') => {
-                self.pos = at;
+                self.at.pos = at;
                 let second = self.skip_continuations(at + 1);
                 if self.raw(second) == Some(b'(') {
                     let mark = self.mark();
-                    let depth = self.depth;
-                    self.pos = second + 1;
+                    self.at.pos = second + 1;
                     match self.arithmetic(quoting) {
-                        Err(Stop::Mismatch) => {
-                            self.depth = depth;
-                            self.back_to(at, mark)?;
-                        }
+                        Err(Stop::Mismatch) => self.back_to(mark),
                         done => return done,
                     }
                 }
                 self.substitution()
             }
             Some(b'{') => {
-                self.pos = at;
+                self.at.pos = at;
                 self.braced(quoting)
             }
             Some(b'[') if extended => {
-                self.pos = at;
+                self.at.pos = at;
                 self.bracketed(b'[', b']', quoting)
             }
             Some(b'\'') if extended && quoting == Quoting::None => {
-                self.pos = at;
+                self.at.pos = at;
                 self.ansi_quoted()
             }
             // The next byte belongs to the name of a special parameter: `$#` begins no comment.
             Some(b'#' | b'$' | b'!' | b'?' | b'*' | b'@' | b'-') => {
-                self.pos = at;
+                self.at.pos = at;
                 self.step(1);
                 Ok(())
             }
@@ -221,23 +219,16 @@ impl Scanner<'_> {
     pub(super) fn substitution(&mut self) -> Parse<()> {
         self.enter()?;
         self.step(1);
-        let captured = self.push_scope(ScopeKind::Captured);
-        let scope = std::mem::replace(&mut self.scope, captured);
-        let pending = std::mem::take(&mut self.pending);
-        let braces = std::mem::take(&mut self.braces);
-        let in_braces = std::mem::replace(&mut self.in_braces, false);
+        let outer = self.begin(ScopeKind::Captured);
         self.list(false)?;
-        self.in_braces = in_braces;
-        if self.raw(self.pos) != Some(b')') {
+        if self.raw(self.at.pos) != Some(b')') {
             return Err(Stop::Fail("an open substitution"));
         }
-        if !self.pending.is_empty() {
+        if self.at.pending.is_some() {
             return Err(Stop::Fail("a here-document without a body"));
         }
         self.step(1);
-        self.pending = pending;
-        self.scope = scope;
-        self.braces = braces;
+        self.resume(outer);
         self.leave();
         Ok(())
     }
@@ -246,7 +237,7 @@ impl Scanner<'_> {
     pub(super) fn arithmetic(&mut self, quoting: Quoting) -> Parse<()> {
         self.enter()?;
         let mut open = 0usize;
-        while let Some(byte) = self.raw(self.pos) {
+        while let Some(byte) = self.raw(self.at.pos) {
             match byte {
                 b'(' => {
                     open += 1;
@@ -257,11 +248,11 @@ impl Scanner<'_> {
                     self.step(1);
                 }
                 b')' => {
-                    let second = self.skip_continuations(self.pos + 1);
+                    let second = self.skip_continuations(self.at.pos + 1);
                     if self.raw(second) != Some(b')') {
                         return Err(Stop::Mismatch);
                     }
-                    self.pos = second;
+                    self.at.pos = second;
                     self.step(1);
                     self.leave();
                     return Ok(());
@@ -289,7 +280,7 @@ impl Scanner<'_> {
     fn braced(&mut self, quoting: Quoting) -> Parse<()> {
         self.enter()?;
         self.step(1);
-        if matches!(self.raw(self.pos), Some(b' ' | b'\t' | b'\n' | b'|')) {
+        if matches!(self.raw(self.at.pos), Some(b' ' | b'\t' | b'\n' | b'|')) {
             return self.substitution_in_braces();
         }
         // bash reads a single quote inside "${ }" as a quote, except in posix mode; the others do so
@@ -299,7 +290,7 @@ impl Scanner<'_> {
             Quoting::Heredoc => true,
             Quoting::Double => self.dialect != Dialect::Bash && !self.pattern_follows(),
         };
-        while let Some(byte) = self.raw(self.pos) {
+        while let Some(byte) = self.raw(self.at.pos) {
             match byte {
                 b'}' => {
                     self.step(1);
@@ -321,25 +312,21 @@ impl Scanner<'_> {
             return Err(Stop::Fail("a substitution in braces"));
         }
         self.step(1);
-        let captured = self.push_scope(ScopeKind::Captured);
-        let scope = std::mem::replace(&mut self.scope, captured);
-        let pending = std::mem::take(&mut self.pending);
-        let in_braces = std::mem::replace(&mut self.in_braces, true);
+        let outer = self.begin(ScopeKind::Captured);
+        self.at.in_braces = true;
         self.list(false)?;
-        self.in_braces = in_braces;
-        if self.raw(self.pos) != Some(b'}') || !self.pending.is_empty() {
+        if self.raw(self.at.pos) != Some(b'}') || self.at.pending.is_some() {
             return Err(Stop::Fail("an open substitution"));
         }
         self.step(1);
-        self.pending = pending;
-        self.scope = scope;
+        self.resume(outer);
         self.leave();
         Ok(())
     }
 
     /// Whether the parameter at the cursor is followed by an operator that takes a pattern.
     fn pattern_follows(&self) -> bool {
-        let rest = &self.text[self.pos..self.end];
+        let rest = self.rest(self.at.pos);
         let name = rest
             .iter()
             .take(64)
@@ -351,12 +338,12 @@ impl Scanner<'_> {
     fn bracketed(&mut self, open: u8, close: u8, quoting: Quoting) -> Parse<()> {
         self.enter()?;
         let mut depth = 0usize;
-        while let Some(byte) = self.raw(self.pos) {
+        while let Some(byte) = self.raw(self.at.pos) {
             if byte == open {
                 depth += 1;
                 self.step(1);
             } else if byte == close {
-                depth -= 1;
+                depth = depth.saturating_sub(1);
                 self.step(1);
                 if depth == 0 {
                     self.leave();
@@ -392,7 +379,7 @@ impl Scanner<'_> {
                 }
                 _ => {
                     let word = self.word(false)?;
-                    if word.span.start == word.span.end {
+                    if word.span.is_empty() {
                         return Err(Stop::Fail("an operator in a list assignment"));
                     }
                 }
@@ -403,71 +390,103 @@ impl Scanner<'_> {
     /// `` `…` `` with the cursor at the first one. Its text is unescaped once and then read by a
     /// scanner of its own, because the escapes change what is a bracket or a quote inside.
     pub(super) fn backquote(&mut self, in_double: bool) -> Parse<()> {
+        if self.backquotes >= MAX_BACKQUOTES {
+            return Err(Stop::Refuse("nested too deeply"));
+        }
         self.enter()?;
-        let mut inner = Vec::new();
-        let mut places = Vec::new();
-        let mut at = self.pos + 1;
+        let start = self.at.pos + 1;
+        let mut at = start;
+        let mut dropped = 0;
+        let is_dropped = |next| matches!(next, b'`' | b'\\' | b'$') || (in_double && next == b'"');
         loop {
             let Some(byte) = self.raw(at) else {
                 return Err(Stop::Fail("an open backquote"));
             };
-            if byte == b'`' {
-                break;
-            }
-            if byte == b'\\'
-                && let Some(next) = self.raw(at + 1)
-            {
-                let escaped = matches!(next, b'`' | b'\\' | b'$') || (in_double && next == b'"');
-                if !escaped {
-                    places.push(at);
-                    inner.push(byte);
+            match (byte, self.raw(at + 1)) {
+                (b'`', _) => break,
+                (b'\\', Some(next)) => {
+                    dropped += usize::from(is_dropped(next));
+                    at += 2;
                 }
-                at += 1;
-                places.push(at);
-                inner.push(next);
-            } else {
-                places.push(at);
-                inner.push(byte);
+                _ => at += 1,
             }
-            at += 1;
         }
-        places.push(at);
-        let script = scan_nested(&inner, self.dialect, self.depth);
-        self.out.ambiguous |= script.ambiguous;
-        self.out
-            .amps
-            .extend(script.amps.iter().map(|amp| places[*amp]));
-        if !script.ok {
-            return Err(Stop::Fail(script.why.unwrap_or("not understood")));
+        let inner = Unescaped::new(&self.text[start..at], start, dropped, is_dropped);
+        let mut nested = self.for_backquoted(&inner.text);
+        let result = nested.script();
+        self.steps.set(nested.steps.get());
+        self.at.ambiguous |= nested.at.ambiguous;
+        let found = nested.found;
+        for amp in found.amps {
+            self.push_amp(inner.place(amp))?;
+        }
+        match result {
+            Err(Stop::Mismatch) => return Err(Stop::Fail("not understood")),
+            result => result?,
         }
         let captured = self.push_scope(ScopeKind::Captured);
-        for list in script.lists {
-            self.out.lists.push(Background {
-                span: Span {
-                    start: places[list.span.start],
-                    end: places[list.span.end],
-                },
-                op: places[list.op],
-                body: places[list.body],
-                disowned: list.disowned,
+        for list in found.lists {
+            self.found.lists.push(Background {
+                span: Span::new(inner.place(list.span.start()), inner.place(list.span.end())),
+                op: small(inner.place(list.op())),
+                body: small(inner.place(list.body())),
                 scope: captured,
                 inner: captured,
-                simple: None,
+                simple: u32::MAX,
+                disowned: list.disowned,
             });
         }
-        self.pos = at;
+        self.at.pos = at;
         self.step(1);
         self.leave();
         Ok(())
     }
 }
 
+/// A backquoted text as its shell reads it.
+struct Unescaped {
+    text: Vec<u8>,
+    start: usize,
+    /// The offsets in `text` of the bytes that lost a backslash.
+    bare: Vec<u32>,
+}
+
+impl Unescaped {
+    fn new(raw: &[u8], start: usize, dropped: usize, is_dropped: impl Fn(u8) -> bool) -> Self {
+        let mut text = Vec::with_capacity(raw.len() - dropped);
+        let mut bare = Vec::with_capacity(dropped);
+        let mut at = 0;
+        while let Some(byte) = raw.get(at) {
+            match raw.get(at + 1) {
+                Some(next) if *byte == b'\\' => {
+                    if is_dropped(*next) {
+                        bare.push(small(text.len()));
+                    } else {
+                        text.push(*byte);
+                    }
+                    text.push(*next);
+                    at += 2;
+                }
+                _ => {
+                    text.push(*byte);
+                    at += 1;
+                }
+            }
+        }
+        Self { text, start, bare }
+    }
+
+    /// Where the byte at that offset stands in the text around.
+    fn place(&self, at: usize) -> usize {
+        let dropped = self.bare.partition_point(|bare| *bare as usize <= at);
+        self.start + at + dropped
+    }
+}
+
 /// Whatever goes wrong inside what might be arithmetic, commands in brackets may still fit.
 fn mismatch(stop: Stop) -> Stop {
     match stop {
-        Stop::Fail(why) if !matches!(why, "nested too deeply" | "too many ambiguous brackets") => {
-            Stop::Mismatch
-        }
+        Stop::Fail(_) => Stop::Mismatch,
         other => other,
     }
 }

@@ -251,11 +251,18 @@ pub fn is_regular_of(pid: i32, fd: RawFd) -> bool {
 /// Waits until `fd` can be read, something happened on it, or `timeout_ms` passed (-1: for ever).
 #[must_use]
 pub fn wait_readable(fds: &[RawFd], timeout_ms: i32) -> Vec<bool> {
-    let mut polls: Vec<libc::pollfd> = fds
+    let wanted: Vec<(RawFd, i16)> = fds.iter().map(|&fd| (fd, libc::POLLIN)).collect();
+    wait_for_any(&wanted, timeout_ms)
+}
+
+/// The same for what each is waited for (`POLLIN`, `POLLOUT`). A negative descriptor is passed over.
+#[must_use]
+pub fn wait_for_any(wanted: &[(RawFd, i16)], timeout_ms: i32) -> Vec<bool> {
+    let mut polls: Vec<libc::pollfd> = wanted
         .iter()
-        .map(|&fd| libc::pollfd {
+        .map(|&(fd, events)| libc::pollfd {
             fd,
-            events: libc::POLLIN,
+            events,
             revents: 0,
         })
         .collect();

@@ -21,6 +21,12 @@ pub fn open_dir(path: &Path) -> io::Result<OwnedFd> {
     Ok(nix::fcntl::open(path, flags, Mode::empty())?)
 }
 
+/// Opens a directory, also through a symlink; never blocks on something else of that name.
+pub fn open_dir_followed(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    Ok(nix::fcntl::open(path, flags, Mode::empty())?)
+}
+
 pub fn open_dir_at<P: ?Sized + NixPath>(dir: impl AsFd, name: &P) -> io::Result<OwnedFd> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     Ok(openat(dir, name, flags, Mode::empty())?)
@@ -92,6 +98,18 @@ pub fn space(fd: impl AsFd) -> io::Result<(u64, u64)> {
 pub fn open_rw_at<P: ?Sized + NixPath>(dir: impl AsFd, name: &P) -> io::Result<File> {
     let flags = OFlag::O_RDWR | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
     Ok(openat(dir, name, flags, Mode::empty())?.into())
+}
+
+/// Opens what a path leads to for reading, if it is a plain file: a FIFO or a device that somebody put
+/// there neither blocks nor is read.
+pub fn open_regular(path: &Path) -> io::Result<(File, FileStat)> {
+    let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
+    let file = File::from(nix::fcntl::open(path, flags, Mode::empty())?);
+    let stat = stat_of(&file)?;
+    if !is_regular(&stat) {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    Ok((file, stat))
 }
 
 pub fn stat_of(fd: impl AsFd) -> io::Result<FileStat> {
@@ -278,6 +296,20 @@ pub fn random() -> u32 {
         return u32::from_ne_bytes(bits);
     }
     super::clock::boottime().subsec_nanos() ^ std::process::id().rotate_left(16)
+}
+
+/// Bits that nobody can guess. Where the kernel has none to give yet, they are only unlike others.
+#[must_use]
+pub fn random_bytes<const N: usize>() -> [u8; N] {
+    let mut bits = [0u8; N];
+    // SAFETY: the kernel writes at most the `N` bytes of `bits`, which is live and writable.
+    let got = unsafe { libc::getrandom(bits.as_mut_ptr().cast(), N, 0) };
+    if usize::try_from(got) != Ok(N) {
+        for place in &mut bits {
+            *place = random().to_ne_bytes()[0];
+        }
+    }
+    bits
 }
 
 /// The effective user.

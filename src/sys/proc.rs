@@ -28,6 +28,8 @@ pub struct Stat {
     pub sid: i32,
     /// Ticks since boot, as this time namespace counts them.
     pub starttime: u64,
+    /// Its end has begun, and it will run no more code of its own (PF_EXITING).
+    exiting: bool,
     /// The wait status of a zombie. The kernel writes 0 for one that we may not inspect:
     /// only `zombie_status` says whether it can be believed.
     exit_code: i32,
@@ -111,8 +113,9 @@ fn parse_stat(line: &[u8]) -> Option<Stat> {
     let ppid = number(fields.next()?)?;
     let pgid = number(fields.next()?)?;
     let sid = number(fields.next()?)?;
-    // Field 7 is next; start time is field 22, the exit code field 52.
-    let starttime = number(fields.nth(15)?)?;
+    // Field 7 is next; the flags are field 9, the start time field 22, the exit code field 52.
+    let flags: u64 = number(fields.nth(2)?)?;
+    let starttime = number(fields.nth(12)?)?;
     let exit_code = fields.nth(29).and_then(number).unwrap_or(0);
     Some(Stat {
         pid,
@@ -122,8 +125,51 @@ fn parse_stat(line: &[u8]) -> Option<Stat> {
         pgid,
         sid,
         starttime,
+        exiting: flags & PF_EXITING != 0,
         exit_code,
     })
+}
+
+/// `include/linux/sched.h`, the same on every machine.
+const PF_EXITING: u64 = 4;
+
+/// Signals that do not end a process that neither catches nor ignores them.
+const HARMLESS: [i32; 8] = [
+    libc::SIGCHLD,
+    libc::SIGCONT,
+    libc::SIGSTOP,
+    libc::SIGTSTP,
+    libc::SIGTTIN,
+    libc::SIGTTOU,
+    libc::SIGURG,
+    libc::SIGWINCH,
+];
+
+/// Whether a process that lives is about to end: its end has begun, or a signal that it can do nothing
+/// about waits for it to be given a processor. One that is stopped dies only when it goes on.
+#[must_use]
+pub fn is_dying(stat: &Stat) -> bool {
+    if stat.exiting {
+        return true;
+    }
+    let status = path(stat.pid, "status").and_then(|path| std::fs::read_to_string(path).ok());
+    status.is_some_and(|status| has_fatal_signal(stat.state, &status))
+}
+
+fn has_fatal_signal(state: u8, status: &str) -> bool {
+    let set = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|set| u64::from_str_radix(set.trim(), 16).ok())
+            .unwrap_or(0)
+    };
+    let bit = |signal: i32| 1u64 << (signal - 1);
+    let pending = set("SigPnd:") | set("ShdPnd:");
+    if pending & bit(libc::SIGKILL) != 0 {
+        return true;
+    }
+    let survived = HARMLESS.iter().fold(0, |all, &signal| all | bit(signal));
+    let handled = set("SigBlk:") | set("SigIgn:") | set("SigCgt:") | survived;
+    !matches!(state, b'T' | b't') && pending & !handled != 0
 }
 
 fn number<T: std::str::FromStr>(field: &[u8]) -> Option<T> {
@@ -400,12 +446,40 @@ mod tests {
     }
 
     #[test]
+    fn a_signal_that_waits_is_the_end_of_whoever_does_nothing_about_it() {
+        let status = |pending: u64, blocked: u64, ignored: u64, caught: u64| {
+            format!(
+                "Name:\tx\nSigQ:\t0/1\nSigPnd:\t{:016x}\nShdPnd:\t{pending:016x}\n\
+                 SigBlk:\t{blocked:016x}\nSigIgn:\t{ignored:016x}\nSigCgt:\t{caught:016x}\n",
+                0
+            )
+        };
+        let (term, kill, child) = (1 << 14, 1 << 8, 1 << 16);
+        for (state, pending, others, dying) in [
+            (b'S', 0, [0, 0, 0], false),
+            (b'S', term, [0, 0, 0], true),
+            (b'R', term | child, [child, 0, 0], true),
+            (b'S', child, [0, 0, 0], false),
+            (b'S', term, [term, 0, 0], false),
+            (b'S', term, [0, term, 0], false),
+            (b'S', term, [0, 0, term], false),
+            (b'T', term, [0, 0, 0], false),
+            (b'T', kill, [0, 0, 0], true),
+        ] {
+            let [blocked, ignored, caught] = others;
+            let text = status(pending, blocked, ignored, caught);
+            assert_eq!(has_fatal_signal(state, &text), dying, "{state} {text}");
+        }
+        assert!(!has_fatal_signal(b'S', ""));
+    }
+
+    #[test]
     fn our_own_facts() {
         let me = std::process::id() as i32;
         let stat = stat(me).unwrap();
         assert_eq!(stat.pid, me);
         assert_eq!(stat.ppid, std::os::unix::process::parent_id() as i32);
-        assert!(stat.starttime > 0 && !stat.is_dead());
+        assert!(stat.starttime > 0 && !stat.is_dead() && !is_dying(&stat));
         assert_eq!(boot_id().len(), 36);
         assert_eq!(pidns_of(me), Some(pidns()));
         assert!(tree(me).iter().any(|found| found.pid == me));

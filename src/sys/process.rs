@@ -144,7 +144,7 @@ pub fn shared_numbers() -> io::Result<&'static [AtomicI32; 2]> {
 
 /// The path by which this process was exec'd, as the kernel noted it (AT_EXECFN); needs no `/proc`.
 #[must_use]
-pub fn executed_path() -> Option<std::path::PathBuf> {
+pub fn executed_path() -> Option<&'static Path> {
     // SAFETY: takes a number; 0 means that there is no such entry.
     let address = unsafe { libc::getauxval(libc::AT_EXECFN) };
     if address == 0 {
@@ -152,7 +152,7 @@ pub fn executed_path() -> Option<std::path::PathBuf> {
     }
     // SAFETY: the kernel put a C string there that stays for the life of the process.
     let path = unsafe { CStr::from_ptr(address as *const c_char) };
-    Some(OsStr::from_bytes(path.to_bytes()).into())
+    Some(Path::new(OsStr::from_bytes(path.to_bytes())))
 }
 
 /// Ends this process at once: no exit handlers, no buffers, no destructors.

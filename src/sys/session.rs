@@ -114,6 +114,13 @@ pub fn is_group_orphaned(parent_of: impl Fn(i32) -> Option<i32>) -> bool {
     true
 }
 
+/// Whether this process, and all that it starts, can gain no privileges any more.
+#[must_use]
+pub fn no_new_privs() -> bool {
+    // SAFETY: PR_GET_NO_NEW_PRIVS takes nothing and gives 0 or 1, or -1 where it is not known.
+    unsafe { libc::prctl(libc::PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1 }
+}
+
 /// Makes this process the one that orphans among its descendants are handed to.
 pub fn become_subreaper() -> io::Result<()> {
     // SAFETY: PR_SET_CHILD_SUBREAPER takes an integer.
@@ -156,19 +163,21 @@ pub unsafe fn remember_arguments(argc: i32, argv: *const *const std::ffi::c_char
     ARGUMENTS_LENGTH.store(length, Ordering::Relaxed);
 }
 
-/// Replaces what `ps` and `pkill -f` see of this process. A supervisor must not carry the command's
-/// text: an agent that cleans up with `pkill -f 'npm run dev'` means the server, not its supervisor.
+/// Replaces what `ps` and `pkill -f` see of this process. Nothing of ours that stays may carry the
+/// command's text: an agent that cleans up with `pkill -f 'npm run dev'` means the server, not its
+/// supervisor, nor the front that waits for the `pkill`. The real shell has the text, as without us.
+/// `std::env::args_os` has nothing to say afterwards.
 pub fn set_title(title: &CStr) {
     child_set_name(title);
     let title = title.to_bytes();
-    let start = ARGUMENTS.swap(std::ptr::null_mut(), Ordering::Relaxed);
+    let start = ARGUMENTS.load(Ordering::Relaxed);
     let length = ARGUMENTS_LENGTH.load(Ordering::Relaxed);
     if start.is_null() {
         return;
     }
     let count = title.len().min(length.saturating_sub(1));
-    // SAFETY: the area belongs to this process, is writable, and all who read the arguments hold
-    // copies of them by now (`std::env::args_os` copies).
+    // SAFETY: the area belongs to this process and is writable; nobody holds a reference into it, as
+    // `main` and all who read the arguments copied them (`std::env::args_os` copies).
     unsafe { std::ptr::write_bytes(start, 0, length) };
     // SAFETY: as above; `count` is within both areas, which do not overlap.
     unsafe { std::ptr::copy_nonoverlapping(title.as_ptr(), start, count) };

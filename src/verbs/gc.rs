@@ -29,7 +29,7 @@ pub(crate) fn gc(context: &Context, gc: &Gc) -> Result<u8> {
         all.removed.extend(done.removed);
         all.failed.extend(done.failed);
         all.kept += done.kept;
-        all.kept_bytes += done.kept_bytes;
+        all.kept_bytes = all.kept_bytes.saturating_add(done.kept_bytes);
         all.running += done.running;
         all.owing += done.owing;
         all.swept += done.swept;
@@ -46,7 +46,8 @@ pub(crate) fn gc(context: &Context, gc: &Gc) -> Result<u8> {
 }
 
 fn freed(all: &Collected) -> u64 {
-    all.removed.iter().map(|removed| removed.bytes).sum()
+    let bytes = all.removed.iter().map(|removed| removed.bytes);
+    bytes.fold(0, u64::saturating_add)
 }
 
 fn why(removed: &Removed) -> &'static str {

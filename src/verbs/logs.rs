@@ -3,6 +3,7 @@
 mod cast;
 mod print;
 
+use std::path::Path;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use serde_json::json;
@@ -14,7 +15,7 @@ use crate::screen::{self, Clean, Screen};
 use crate::store::{Chunk, JobView};
 use crate::sys::clock;
 use crate::verbs::format::sentence;
-use crate::verbs::output::{self, CHUNK, Redirection, Source};
+use crate::verbs::output::{self, CHUNK, Redirected, Redirection, Source};
 use crate::verbs::watch::{Event, Watch};
 use crate::verbs::{Context, row};
 use print::Printer;
@@ -37,7 +38,7 @@ pub(crate) fn logs(context: &Context, logs: &Logs) -> Result<u8> {
         return cast::cast(&job).map(|()| 0);
     }
     let follow = logs.follow && !job.state.is_terminal();
-    let sources = sources(&job, follow)?;
+    let sources = sources(&job, logs, follow)?;
     let mut watch = if follow { Some(Watch::new()?) } else { None };
     let mut streams = Vec::with_capacity(sources.len());
     for (number, source) in sources.into_iter().enumerate() {
@@ -60,32 +61,55 @@ pub(crate) fn logs(context: &Context, logs: &Logs) -> Result<u8> {
     Ok(0)
 }
 
-/// Where the output is, with a word on stderr if that is another file.
-fn sources(job: &JobView, follow: bool) -> Result<Vec<Source>> {
-    let (found, redirection) = output::sources(job)?;
+/// Where the output is, with a word on stderr for each stream that went elsewhere.
+fn sources(job: &JobView, logs: &Logs, follow: bool) -> Result<Vec<Source>> {
+    let (mut found, mut redirected) = output::sources(job)?;
     let id = &job.launch.id;
-    match redirection {
-        Redirection::None => {}
-        Redirection::File(target) => {
-            if found.first().is_some_and(Source::is_own_stdout) {
-                return Err(Error::Failed {
-                    text: format!(
-                        "job {id} writes to '{target}', which is also this call's output"
-                    ),
-                    hint: Some("read that file, or send the output of 'logs' elsewhere".to_owned()),
-                });
+    if logs.stderr {
+        redirected.retain(|redirected| redirected.is_stderr);
+        if redirected.is_empty() {
+            message::say(format!(
+                "job {id} writes its stderr where its stdout goes: both are shown"
+            ));
+            redirected = output::sources(job)?.1;
+        } else {
+            found.retain(|source| source.is_stderr);
+        }
+    }
+    let transcript = job.bytes_total() > 0;
+    for Redirected { is_stderr, what } in redirected {
+        let whose = if is_stderr { " its stderr" } else { "" };
+        match what {
+            Redirection::File(target) => {
+                let source = found
+                    .iter()
+                    .find(|source| source.path == Path::new(&target));
+                if source.is_some_and(Source::is_own_stdout) {
+                    return Err(Error::Failed {
+                        text: format!(
+                            "job {id} writes{whose} to '{target}', which is also this call's output"
+                        ),
+                        hint: Some(
+                            "read that file, or send the output of 'logs' elsewhere".to_owned(),
+                        ),
+                    });
+                }
+                let verb = if follow { "following" } else { "showing" };
+                message::say(format!(
+                    "job {id} writes{whose} to '{target}': {verb} that file"
+                ));
             }
-            let verb = if follow { "following" } else { "showing" };
-            message::say(format!("job {id} writes to '{target}': {verb} that file"));
+            // The other stream may still be had.
+            Redirection::Failed(path, error)
+                if !transcript && !found.iter().any(Source::is_file) =>
+            {
+                return Err(Error::io("read", &path, error));
+            }
+            what => {
+                let complaint = Redirected { is_stderr, what }.complaint(id);
+                complaint.into_iter().for_each(message::say);
+            }
         }
-        Redirection::Elsewhere(target) => message::say(format!(
-            "job {id} writes to '{target}', which cannot be read again"
-        )),
-        // Its other stream may still be in the transcript.
-        Redirection::Failed(path, error) if job.bytes_total() > 0 => {
-            message::say(Error::io("read", &path, error));
-        }
-        Redirection::Failed(path, error) => return Err(Error::io("read", &path, error)),
     }
     Ok(found)
 }

@@ -17,7 +17,7 @@ pub fn unknown(word: &OsStr) -> u8 {
 }
 
 pub(super) fn no_verb(word: &str) -> Error {
-    let hint = match nearest(word) {
+    let hint = match meant_by(word) {
         Some(verb) => format!("did you mean '{verb}'? 'agent-sh help' lists the verbs"),
         None => "'agent-sh help' lists the verbs, 'agent-sh -c COMMAND' runs a command".to_owned(),
     };
@@ -50,8 +50,7 @@ const OTHER_WORDS: [(&str, &str); 14] = [
 /// for `jobs` at a terminal: there no harness calls.
 pub fn after_bare_word(word: &OsStr, code: u8) {
     let word = word.to_string_lossy();
-    let other = OTHER_WORDS.iter().find(|(other, _)| *other == word);
-    let meant = other.map(|(_, verb)| *verb).or_else(|| nearest(&word));
+    let meant = meant_by(&word);
     let at_terminal = word == "jobs" && message::is_terminal();
     if let Some(verb) = meant.filter(|_| code == 127 || at_terminal) {
         let text = if code == 127 {
@@ -209,7 +208,13 @@ fn plain_text(text: &str) -> String {
     words.join(" ")
 }
 
-/// The verb that was meant, if one is near.
+/// The verb that was meant: what other tools call it, or one that is near.
+fn meant_by(word: &str) -> Option<&'static str> {
+    let other = OTHER_WORDS.iter().find(|(other, _)| *other == word);
+    other.map(|(_, verb)| *verb).or_else(|| nearest(word))
+}
+
+/// The verb that is near, if one is.
 fn nearest(word: &str) -> Option<&'static str> {
     let (_, verb) = VERBS
         .iter()

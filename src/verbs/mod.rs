@@ -48,6 +48,7 @@ use crate::message;
 use crate::settings::{self, Settings};
 use crate::shell::Ourselves;
 use crate::store::{self, JobView, Store, Summary, Waited};
+use crate::sys::fds;
 use format::Row;
 pub use misuse::{after_bare_word, unknown};
 use run::RunRequest;
@@ -64,6 +65,9 @@ pub struct Hooks {
 /// Runs a verb: the arguments with the program's name first. Gives the exit code.
 #[must_use]
 pub fn main(args: Vec<OsString>, hooks: Hooks) -> u8 {
+    // No descriptor of ours may take the number of a stream that is closed.
+    message::note_closed_stdout(fds::kind(1) == fds::Kind::Closed);
+    fds::fill_closed_streams();
     let verb = args.get(1).map(|word| word.to_string_lossy().into_owned());
     let args = match verb.as_deref() {
         Some("kill") => kill::readable(args),
@@ -157,6 +161,9 @@ impl Context {
         };
         let settings = configured::read(config.as_deref(), &Ourselves::find());
         settings.check(file.as_deref())?;
+        for unknown in settings.unknown(file.as_deref()) {
+            message::warn(&unknown);
+        }
         // Jobs went elsewhere then, and so do we; but whoever named the directory should know.
         if let Some((path, why)) = Store::refusal(&settings) {
             message::say_with_hint(
@@ -244,6 +251,32 @@ impl Context {
         Ok(jobs)
     }
 
+    /// What a `wait` without ids means: the jobs of the session that run, and those that ended and that
+    /// no `wait` has reported yet. Without a session, all that run, and of the others those without one.
+    pub(crate) fn awaited_in(&self, session: Option<&str>) -> Result<Vec<JobView>> {
+        let mut jobs = self.running_in(session)?;
+        for store in self.stores() {
+            for row in store::summaries(std::slice::from_ref(&store), None)? {
+                let ours = row.session.as_deref() == session && row.how != Some(How::Foreground);
+                if !ours || !row.state.is_terminal() {
+                    continue;
+                }
+                let Some(job) = store.load(&row.id)? else {
+                    continue;
+                };
+                let is_over = job.state.is_terminal() && !store::told::is_waited(&job);
+                if is_over && !was_waited_for_by_its_starter(&job) {
+                    jobs.push(job);
+                }
+            }
+        }
+        jobs.sort_by(|a, b| {
+            let key = |job: &JobView| (job.launch.started_at.clone(), job.launch.proc.pid);
+            key(a).cmp(&key(b))
+        });
+        Ok(jobs)
+    }
+
     pub(crate) fn find(&self, wanted: &str) -> Result<JobView> {
         self.find_in(wanted, None)
     }
@@ -267,6 +300,12 @@ impl Context {
         }
         Ok(jobs)
     }
+}
+
+/// `run --wait` gave its end to the caller: no other run ends before its call.
+fn was_waited_for_by_its_starter(job: &JobView) -> bool {
+    let record = job.record.as_ref();
+    record.is_some_and(|record| record.data.how == How::Run && record.data.during_call)
 }
 
 /// The job at its end, from a wait without a deadline.

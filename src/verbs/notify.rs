@@ -232,7 +232,7 @@ fn test(context: &Context, name: &str) -> Result<u8> {
     let (store, sub) = find(context, name)?;
     crate::sys::signal::ignore(&[libc::SIGPIPE]);
     let id = format!("test.{:08x}", fsx::random());
-    let source = format!("urn:agent-sh:{}:{}", proc::machine(), fsx::euid());
+    let source = record::source(proc::machine(), fsx::euid(), Some(store.own().id()));
     let event = Event::test(&sub.name, id, source, record::rfc3339(clock::wall()));
     let sent = match sub.sink.parse() {
         Ok(Sink::Agent(kind)) => {

@@ -1,4 +1,4 @@
-//! Where a job's output is to be read: its transcript, and the file that its stdout was sent to.
+//! Where a job's output is to be read: its transcript, and the files that its streams were sent to.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use crate::error::{Error, Result};
+use crate::job::JobId;
 use crate::screen::{self, Clean};
 use crate::store::{Chunk, JobView, Mark, Reading, TranscriptReader};
 use crate::sys::fds;
@@ -19,6 +20,8 @@ pub(crate) struct Source {
     from: From,
     /// What to watch for more.
     pub(crate) path: PathBuf,
+    /// It holds nothing but stderr.
+    pub(crate) is_stderr: bool,
     /// What was written there was drawn on a terminal.
     tty: bool,
     /// Sizes that the terminal got, with the offset from which they hold.
@@ -33,10 +36,15 @@ enum From {
     File(File, u64),
 }
 
+/// A stream that was sent elsewhere.
+pub(crate) struct Redirected {
+    pub(crate) is_stderr: bool,
+    pub(crate) what: Redirection,
+}
+
 /// What became of a redirection.
 pub(crate) enum Redirection {
-    None,
-    /// The first of the sources is that file.
+    /// One of the sources is that file.
     File(String),
     /// A device, a pipe, or another thing whose bytes went elsewhere.
     Elsewhere(String),
@@ -44,17 +52,51 @@ pub(crate) enum Redirection {
     Failed(PathBuf, io::Error),
 }
 
-/// The file that stdout went to, if it did, and the transcript.
-pub(crate) fn sources(job: &JobView) -> Result<(Vec<Source>, Redirection)> {
+impl Redirected {
+    /// What a person has to be told, if the output is not to be had.
+    pub(crate) fn complaint(&self, id: &JobId) -> Option<String> {
+        let whose = if self.is_stderr { "its stderr " } else { "" };
+        match &self.what {
+            Redirection::File(_) => None,
+            Redirection::Elsewhere(target) if is_terminal(target) => Some(format!(
+                "job {id} writes {whose}to the terminal of its call ('{target}'): that is not kept"
+            )),
+            Redirection::Elsewhere(target) => Some(format!(
+                "job {id} writes {whose}to '{target}', which cannot be read again"
+            )),
+            Redirection::Failed(path, error) => {
+                let target = path.display();
+                let cause = crate::error::cause(error);
+                Some(format!(
+                    "job {id} writes {whose}to '{target}', which cannot be read: {cause}"
+                ))
+            }
+        }
+    }
+}
+
+fn is_terminal(target: &str) -> bool {
+    let device = target.strip_prefix("/dev/").unwrap_or_default();
+    ["pts/", "tty", "console"]
+        .iter()
+        .any(|name| device.starts_with(name))
+}
+
+/// The files that stdout and stderr went to, if they did, and the transcript, which comes last.
+pub(crate) fn sources(job: &JobView) -> Result<(Vec<Source>, Vec<Redirected>)> {
     let mut found = Vec::new();
-    let mut redirection = Redirection::None;
-    if let Some(target) = &job.launch.redirected_to {
+    let mut redirected = Vec::new();
+    let launch = &job.launch;
+    let stdout = launch.redirected_to.iter().map(|path| (false, path));
+    let stderr = launch.redirected_stderr.iter().map(|path| (true, path));
+    for (is_stderr, target) in stdout.chain(stderr) {
         let path = Path::new(target);
-        redirection = match open_regular(path) {
+        let what = match open_regular(path) {
             Ok(Some(file)) => {
                 found.push(Source {
                     from: From::File(file, 0),
                     path: path.to_owned(),
+                    is_stderr,
                     tty: false,
                     sizes: Vec::new(),
                     size: None,
@@ -62,12 +104,16 @@ pub(crate) fn sources(job: &JobView) -> Result<(Vec<Source>, Redirection)> {
                 Redirection::File(target.clone())
             }
             Ok(None) => Redirection::Elsewhere(target.clone()),
+            // A terminal that is gone, or somebody else's by now.
+            Err(_) if is_terminal(target) => Redirection::Elsewhere(target.clone()),
             Err(error) => Redirection::Failed(path.to_owned(), error),
         };
+        redirected.push(Redirected { is_stderr, what });
     }
     found.push(Source {
         from: From::Transcript(job.read_transcript(Reading::Marked)?),
         path: transcript_dir(job),
+        is_stderr: false,
         tty: job.launch.tty,
         sizes: job
             .times()
@@ -76,7 +122,7 @@ pub(crate) fn sources(job: &JobView) -> Result<(Vec<Source>, Redirection)> {
             .collect(),
         size: None,
     });
-    Ok((found, redirection))
+    Ok((found, redirected))
 }
 
 /// The directory in which the transcript grows.

@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::handoff::control::Size;
 use crate::message;
 use crate::store::{JobView, Reading};
+use crate::sys::signal;
 use crate::verbs::format::sentence;
 use crate::verbs::{Context, attach, misuse, row, terminal, wait};
 
@@ -41,7 +42,7 @@ pub(crate) fn run(context: &Context, run: Run) -> Result<u8> {
     let mut request = request(run)?;
     if !sits {
         let (code, text) = context.start(request)?;
-        return message::out_bytes(&text).map(|()| code);
+        return print_id(&text).map(|()| code);
     }
     request.wait = false;
     request.size = Some(terminal::size());
@@ -62,6 +63,24 @@ pub(crate) fn run(context: &Context, run: Run) -> Result<u8> {
             _ => Err(error),
         },
     }
+}
+
+/// Prints what is to be printed of a job that runs now. Its id must reach the caller: if not there, then
+/// with the error.
+fn print_id(text: &[u8]) -> Result<()> {
+    signal::ignore(&[libc::SIGPIPE]);
+    message::out_bytes(text).map_err(|error| {
+        let text = String::from_utf8_lossy(text);
+        let json = serde_json::from_str::<serde_json::Value>(&text).ok();
+        let id = json.as_ref().and_then(|json| json["id"].as_str());
+        let id = id.unwrap_or(text.trim());
+        Error::Failed {
+            text: format!("{error}; job {id} was started all the same"),
+            hint: Some(format!(
+                "'agent-sh show {id}' shows it, 'agent-sh kill {id}' ends it"
+            )),
+        }
+    })
 }
 
 /// The first word of a command, if it looks like an option of ours. A program may be called like that: then

@@ -108,6 +108,9 @@ fn output(job: &JobView) -> String {
     if let Some(path) = &job.launch.redirected_to {
         let _ = write!(out, "redirected to {path}; ");
     }
+    if let Some(path) = &job.launch.redirected_stderr {
+        let _ = write!(out, "stderr redirected to {path}; ");
+    }
     let _ = write!(out, "{} written", size(job.bytes_total()));
     let kept = job.record.as_ref().map(|record| &record.data.output);
     if let Some(kept) = kept.filter(|kept| kept.bytes_kept < kept.bytes_total) {

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::cli::Wait;
 use crate::error::Result;
 use crate::message;
-use crate::store::JobView;
+use crate::store::{JobView, told};
 use crate::verbs::format::{fit, sentence, short_duration};
 use crate::verbs::watch::{Event, Watch};
 use crate::verbs::{Context, row};
@@ -24,8 +24,11 @@ pub(crate) const TIMED_OUT: u8 = 124;
 const NOT_SO: u8 = 1;
 
 pub(crate) fn wait(context: &Context, wait: &Wait) -> Result<u8> {
-    let jobs = if wait.jobs.is_empty() {
+    let jobs = if wait.jobs.is_empty() && wait.has_condition() {
+        // What has ended will not do anything any more.
         context.running()?
+    } else if wait.jobs.is_empty() {
+        context.awaited_in(context.session().as_deref())?
     } else {
         context.find_all(&wait.jobs)?
     };
@@ -249,7 +252,9 @@ pub(crate) fn tell_end(context: &Context, job: &JobView, json: bool) -> Result<(
         } else {
             say_line(&sentence(&row(job)))
         }
-    })
+    })?;
+    told::mark_waited(job);
+    Ok(())
 }
 
 /// The code of one job that has ended.

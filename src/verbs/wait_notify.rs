@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::message;
 use crate::notify::{self, Event, Sink, deliver, start, watch};
 use crate::store::outbox::{STDOUT, Subscription, exit_event};
-use crate::store::{JobView, Store, Waited};
+use crate::store::{JobView, Store, Waited, told};
 use crate::verbs::format::short_duration;
 use crate::verbs::wait::{TIMED_OUT, code, overall, tell_end};
 use crate::verbs::{Context, wait_follow};
@@ -176,6 +176,7 @@ impl<'a> Audience<'a> {
         if !said {
             self.say(job)?;
         }
+        told::mark_waited(job);
         Ok(delivered)
     }
 
@@ -223,7 +224,8 @@ pub(crate) fn wait(context: &Context, wait: &Wait) -> Result<u8> {
         return wait_follow::follow(&mut audience, wait);
     }
     let jobs = if wait.jobs.is_empty() {
-        context.running_in(wait.tell.session.as_deref())?
+        let session = wait.tell.session.clone().or_else(|| context.session());
+        context.awaited_in(session.as_deref())?
     } else {
         context.find_all(&wait.jobs)?
     };

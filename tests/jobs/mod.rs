@@ -1,5 +1,7 @@
 //! Nothing in the background is lost: every form of starting work, every way a harness ends a call.
 
+/// Pid namespaces: who is their init, and who only entered.
+mod containers;
 /// A job's text, what the announcement says, what a verb shows.
 mod details;
 /// Kills in the moment of a start, terminals that are nobody's, last words.
@@ -18,6 +20,8 @@ mod orphaned;
 mod places;
 /// Eleven forms, over every kind of stream, through every kind of kill.
 mod survival;
+/// Trees that die at one blow, daemons that end beside a job.
+mod together;
 
 use std::fs;
 

@@ -6,17 +6,12 @@ use serde_json::Value;
 
 use crate::support::{Call, Sandbox, Status, stands_in, wait_until};
 
-/// A call in a mount namespace in which the home is read-only, as in the sandbox of a harness. Everybody
-/// may do so in a user namespace of their own.
+/// A call in a mount namespace in which the home is read-only, as in the sandbox of a harness.
 fn confined(sandbox: &Sandbox) -> Call<'_> {
-    let mut words = vec!["--mount"];
-    if !nix::unistd::geteuid().is_root() {
-        words.push("--map-root-user");
-    }
     let enter =
         "mount --bind \"$HOME\" \"$HOME\" && mount -o remount,bind,ro \"$HOME\" && exec \"$@\"";
-    words.extend(["bash", "-c", enter, "x"]);
-    sandbox.real_call("unshare").args(words)
+    let call = sandbox.unshare(&["--mount"]);
+    call.args(["bash", "-c", enter, "x"])
 }
 
 /// A session that nobody else has: what this user really keeps in /tmp is looked at, too.
@@ -42,7 +37,9 @@ fn a_state_directory_that_is_there_and_read_only() {
     }
     let home_state = |sandbox: &Sandbox| sandbox.path("home/mine").display().to_string();
     for (is_named, runtime) in [(false, true), (false, false), (true, true)] {
-        let sandbox = Sandbox::new();
+        let Some(sandbox) = Sandbox::with_namespaces() else {
+            return;
+        };
         let named = is_named.then(|| home_state(&sandbox));
         let outside = |call| with_state(call, &sandbox, named.as_deref());
         let inside = |words: &[&str]| {
@@ -204,11 +201,9 @@ fn an_end_on_a_full_disk() {
     if !stands_in() {
         return;
     }
-    let sandbox = Sandbox::new();
-    let mut words = vec!["--mount"];
-    if !nix::unistd::geteuid().is_root() {
-        words.push("--map-root-user");
-    }
+    let Some(sandbox) = Sandbox::with_namespaces() else {
+        return;
+    };
     let script = r#"
         mkdir "$AGENT_SH_STATE" && mount -t tmpfs -o size=256k,mode=0700 none "$AGENT_SH_STATE" || exit 99
         mkfifo gate
@@ -224,8 +219,8 @@ fn an_end_on_a_full_disk() {
         rm "$AGENT_SH_STATE/fill"
         "$1/agent-sh" show --json "$id" > later
     "#;
-    words.extend(["bash", "-c", script, "x"]);
-    let call = sandbox.real_call("unshare").args(words);
+    let call = sandbox.unshare(&["--mount"]);
+    let call = call.args(["bash", "-c", script, "x"]);
     let ended = call.arg(sandbox.path("links")).run();
     assert!(ended.succeeded(), "{ended:?}");
     let file = |name: &str| fs::read_to_string(sandbox.path("work").join(name)).unwrap();

@@ -16,7 +16,7 @@ const JOBS: usize = 500;
 
 fn end_a_job(store: &Store, number: usize) -> String {
     let text = format!("job {number}");
-    let command = CommandText::new(text.as_bytes(), RecordCommand::Full);
+    let command = CommandText::new(text.as_bytes(), RecordCommand::Full, |_| String::new());
     let who = identity(i32::try_from(std::process::id()).unwrap()).unwrap();
     let draft = Draft::new(command, How::Ampersand, "/".to_owned(), who);
     let mut live = store.create_job(draft).unwrap();

@@ -382,3 +382,94 @@ fn nested_stand_ins() {
     }
     sandbox.assert_no_survivors();
 }
+
+/// The file that was executed says which shell it is; argv[0] is only passed on.
+#[test]
+fn a_name_that_somebody_gave_the_call() {
+    let sandbox = Sandbox::new();
+    let plain = "/usr/bin:/bin";
+    let shimmed = format!("{}:{plain}", sandbox.path("links").display());
+    let script = |name: &str, shell: &str| {
+        let text =
+            format!("#!{shell}\necho \"$0 $1 ${{BASH_VERSION:+bash}} ${{ZSH_VERSION:+zsh}}\"\n");
+        sandbox.script(name, &text)
+    };
+    let what =
+        "echo \"$0 ${BASH_VERSION:+bash} ${ZSH_VERSION:+zsh}\"; shopt -qo posix && echo posix";
+    for text in [
+        "(exec -a my bash ps x); echo $?".to_owned(),
+        "(exec -a my bash run x); echo $?".to_owned(),
+        format!("(exec -a ohio bash -c '{what}')"),
+        format!("(exec -a ohio zsh -c '{what}')"),
+        format!("(exec -a myname sh -c '{what}')"),
+        format!("(exec -a sh bash -c '{what}')"),
+        format!("(exec -a bash sh -c '{what}')"),
+        format!("(exec -a bash zsh -c '{what}')"),
+        format!("(exec -a agent bash -c '{what}')"),
+        format!("(exec -a '' bash -c '{what}')"),
+        format!("(exec -a nohup bash -c '{what}')"),
+        "(exec -a bash nohup echo x) 2>&1".to_owned(),
+        "(exec -l bash -c 'echo $0; shopt -q login_shell; echo $?')".to_owned(),
+        "(exec -a -su bash -c 'echo $0; shopt -q login_shell; echo $?')".to_owned(),
+        "printf 'echo $0\\n' | (exec -a ohio bash)".to_owned(),
+        "(exec -a ohio bash -c 'nosuchcommand') 2>&1".to_owned(),
+    ] {
+        let run = |path: &str| sandbox.real_call("bash").c(&text).env("PATH", path).run();
+        assert_eq!(run(plain), run(&shimmed), "{text}");
+    }
+    // A script is not what its first line names, whatever it is called.
+    for (name, shell) in [
+        ("plain", "bash"),
+        ("zsh", "bash"),
+        ("nohup", "zsh"),
+        ("bash", "sh"),
+    ] {
+        let outcome = |shell: &Path| {
+            let path = script(name, shell.to_str().unwrap());
+            sandbox
+                .real_call("sh")
+                .args([
+                    "-c",
+                    &format!("{path} a; cd {}; ./{name} b", sandbox.path("").display()),
+                ])
+                .run()
+        };
+        let native = outcome(&crate::support::real(shell));
+        assert_eq!(native, outcome(&sandbox.link(shell)), "{name} by {shell}");
+    }
+    sandbox.assert_no_survivors();
+}
+
+/// Called by a descriptor there is no name but argv[0]; by its own name likewise.
+#[test]
+fn a_file_that_says_nothing() {
+    if !stands_in() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let python = crate::support::real("python3");
+    let run = "import os, sys; fd = os.open(sys.argv[1], os.O_RDONLY); os.execve(fd, sys.argv[2:], os.environ)";
+    let what = "echo \"$0 ${BASH_VERSION:+bash}${ZSH_VERSION:+zsh}\"";
+    for (argv0, said) in [
+        ("bash", "bash bash\n"),
+        ("zsh", "zsh zsh\n"),
+        ("ohio", "ohio bash\n"),
+        ("agent-sh", "bash bash\n"),
+    ] {
+        let own = program("agent-sh");
+        let args = ["-c", run, own.to_str().unwrap(), argv0, "-c", what];
+        let ended = sandbox.real_call("python3").args(args).run();
+        assert_eq!(
+            ended.text(),
+            said,
+            "{argv0}, {}: {ended:?}",
+            python.display()
+        );
+        let ended = sandbox.call("agent-sh").argv0(argv0).c(what).run();
+        assert_eq!(ended.text(), said, "{argv0}: {ended:?}");
+    }
+    // As a login shell by its own name.
+    let login = sandbox.call("agent-sh").argv0("-agent-sh");
+    let ended = login.c("echo $0; shopt -q login_shell; echo $?").run();
+    assert_eq!(ended.text(), "-bash\n0\n", "{ended:?}");
+}

@@ -4,12 +4,16 @@
 mod corpus;
 /// Every argv form, and which shell is picked.
 mod forms;
+/// What `pgrep` and `pkill` find of a call.
+mod found;
 /// The exact shapes in which harnesses call their shell.
 mod harnesses;
 /// A person at an interactive shell.
 mod job_control;
 /// Sizes and bytes at the edges: large commands and environments, bytes that are no text.
 mod limits;
+/// Calls within calls, below every kind of shell.
+mod nested;
 /// Too few descriptors, no `/proc`.
 mod scarce;
 /// Every exit code and every deadly signal.

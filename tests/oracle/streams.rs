@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::Read;
 
 use super::same;
-use crate::support::{Input, Sandbox, Status, Streams};
+use crate::support::{Input, Sandbox, Status, Streams, stands_in, wait_until};
 
 #[test]
 fn command_substitution_captures_it() {
@@ -265,4 +265,85 @@ fn a_large_file_arrives_whole_over_every_stream() {
             ended.stdout.len()
         );
     }
+}
+
+/// What a job writes while the shell lives comes out where it would without us: each stream in its own
+/// place, and nothing of it is left out, whoever started the job.
+#[test]
+fn what_jobs_write_before_the_shell_ends() {
+    const WRITE: &str = "echo out; echo err >&2; : > done";
+    // The shell ends once everything is written; the job may live on.
+    let until = "until [ -e done ]; do sleep 0.01; done; rm done";
+    let sandbox = Sandbox::new();
+    for shell in ["bash", "dash", "zsh"] {
+        for job in [
+            format!("sh -c '{WRITE}' &"),
+            format!("nohup sh -c '{WRITE}' </dev/null &"),
+            format!("{{ {WRITE}; }} &"),
+            format!("({WRITE}) &"),
+            format!("f() {{ {WRITE}; }}; f &"),
+            format!("true && sh -c '{WRITE}' &"),
+            // A job within a job, whose starter has ended or not.
+            format!("{{ {{ {WRITE}; }} & }} &"),
+            format!("{{ sh -c '{WRITE}' & }} &"),
+            format!("{{ sh -c '{WRITE}' & sleep 0.1; }} &"),
+            format!("( ( ( {WRITE} ) & ) & ) &"),
+            // One stream is the job's own.
+            format!("sh -c '{WRITE}' >/dev/null &"),
+            format!("sh -c '{WRITE}' 2>/dev/null &"),
+            format!("sh -c '{WRITE}' 2>&1 &"),
+            format!("{{ {WRITE}; }} 1>&2 &"),
+        ] {
+            for streams in [Streams::Pipe, Streams::Socket, Streams::Truncated] {
+                let text = format!("{job} {until}");
+                same(&sandbox, shell, |call| call.c(&text).streams(streams));
+            }
+        }
+    }
+    sandbox.assert_no_survivors();
+}
+
+/// A harness that reads late gets all that a job wrote before the shell's end.
+#[test]
+fn a_job_is_not_cut_short_by_a_slow_reader() {
+    const SIZE: usize = 600_000;
+    if !stands_in() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let gate = sandbox.gate();
+    let text = format!("head -c {SIZE} /dev/zero & read -r x < {}", gate.path());
+    let running = sandbox.call("bash").c(text).start();
+    let written = || {
+        let jobs = crate::support::ps_json(&sandbox);
+        jobs.first().and_then(|job| job["bytes_total"].as_u64())
+    };
+    wait_until("the job has written", || written() == Some(SIZE as u64));
+    gate.release(1);
+    let ended = running.finish();
+    assert_eq!(ended.stdout.len(), SIZE);
+    sandbox.assert_no_survivors();
+}
+
+/// One that reads nothing holds neither the job nor the call.
+#[test]
+fn a_job_is_not_held_by_a_reader_that_does_not_read() {
+    const SIZE: usize = 8_000_000;
+    if !stands_in() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let gate = sandbox.gate();
+    let text = format!("head -c {SIZE} /dev/zero & read -r x < {}", gate.path());
+    let (mut child, streams) = sandbox.call("bash").c(text).start().into_files();
+    let written = || {
+        let jobs = crate::support::ps_json(&sandbox);
+        jobs.first().and_then(|job| job["bytes_total"].as_u64())
+    };
+    wait_until("the job has written", || written() == Some(SIZE as u64));
+    gate.release(1);
+    let status = crate::support::exit_of(&mut child);
+    assert_eq!(status, Status::Exited(0));
+    drop(streams);
+    sandbox.assert_no_survivors();
 }

@@ -10,6 +10,8 @@ mod injection;
 mod logs;
 /// Programs that draw: cargo, npm, curl, vim and their like.
 mod noisy;
+/// Two streams: their order, files of their own, terminals that keep nothing.
+mod streams;
 /// `wait --for-output`, `--for-port`, `--idle`.
 mod wait;
 

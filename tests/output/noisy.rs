@@ -1,24 +1,9 @@
-//! Programs that draw: cargo, npm, curl, vim and their like. One that is not installed is passed over,
-//! and said so.
+//! Programs that draw: cargo, npm, curl, vim and their like. One that is not installed is skipped.
 
 use std::io::{Read, Write};
-use std::path::PathBuf;
 
 use super::{ended_job, sandbox, text_of};
-use crate::support::Sandbox;
-
-/// Where a program is, with the directories that it needs on `PATH`.
-#[expect(clippy::print_stderr, reason = "a test that was passed over says so")]
-fn find(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    let found = std::env::split_paths(&path)
-        .map(|dir| dir.join(name))
-        .find(|file| file.is_file());
-    if found.is_none() {
-        eprintln!("'{name}' is not installed: not tried");
-    }
-    found
-}
+use crate::support::{Sandbox, has, has_on_path};
 
 /// The shell's words to have the caller's `PATH` and home, for tools that live there.
 fn surroundings() -> String {
@@ -56,7 +41,7 @@ fn shown(sandbox: &Sandbox, name: &str) -> String {
 #[test]
 fn cargo_build_with_its_bar() {
     let Some(sandbox) = sandbox() else { return };
-    if find("cargo").is_none() {
+    if !has_on_path("cargo") {
         return;
     }
     let dir = sandbox.work().join("crate");
@@ -90,7 +75,7 @@ fn cargo_build_with_its_bar() {
 #[test]
 fn npm_install_with_its_spinner() {
     let Some(sandbox) = sandbox() else { return };
-    if find("npm").is_none() {
+    if !has_on_path("npm") {
         return;
     }
     for (dir, text) in [
@@ -114,7 +99,7 @@ fn npm_install_with_its_spinner() {
 #[test]
 fn curl_with_its_meter() {
     let Some(sandbox) = sandbox() else { return };
-    if find("curl").is_none() {
+    if !has("curl") {
         return;
     }
     let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -152,7 +137,7 @@ fn curl_with_its_meter() {
 #[test]
 fn vim_opened_and_quit() {
     let Some(sandbox) = sandbox() else { return };
-    if find("vim").is_none() {
+    if !has("vim") {
         return;
     }
     std::fs::write(sandbox.work().join("file.txt"), "unseen\n".repeat(50)).unwrap();

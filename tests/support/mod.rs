@@ -7,16 +7,17 @@ mod gate;
 mod process;
 mod records;
 mod sandbox;
+mod skip;
 mod streams;
 
 use std::time::{Duration, Instant};
 
-pub(crate) use call::{Call, Ended, Input, Status, exit_of};
+pub(crate) use call::{Call, Ended, Input, Running, Status, exit_of};
 pub(crate) use dialogue::{Dialogue, INTERRUPT, PROMPT, STOP};
 pub(crate) use gate::Gate;
 pub(crate) use process::{Identity, group_kill, parent_of, signal, tree, tree_kill};
 pub(crate) use records::{Record, job_dirs, job_records, ps_json, records, wait_for_records};
-pub(crate) use sandbox::{Sandbox, program, real, stands_in};
+pub(crate) use sandbox::{Sandbox, has, has_on_path, program, real, stands_in};
 pub(crate) use streams::{Streams, terminal};
 
 /// How long anything may take before its test fails. Generous: the cores are few and noisy, and no test

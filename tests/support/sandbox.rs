@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use super::call::{Call, Ended};
 use super::process::{survivors, sweep};
-use super::{DEADLINE, Gate, holds_within};
+use super::{DEADLINE, Gate, holds_within, skip};
 
 /// The names under which the program is linked in a sandbox.
 const LINKS: [&str; 9] = [
@@ -34,12 +34,35 @@ pub(crate) fn real(name: &str) -> PathBuf {
         "agent-sh" | "agent-sh-bash" => "bash",
         other => other,
     };
-    PATH.split(':')
+    look(name, PATH).unwrap_or_else(|| {
+        panic!("'{name}' is not installed; tests/run installs what the tests need")
+    })
+}
+
+fn look(name: &str, path: &str) -> Option<PathBuf> {
+    path.split(':')
         .map(|dir| Path::new(dir).join(name))
         .find(|path| path.exists())
-        .unwrap_or_else(|| {
-            panic!("'{name}' is not installed; .ci/run installs what the tests need")
-        })
+}
+
+/// Whether calls in a sandbox find this tool, which tests can do without: the rest is skipped.
+#[track_caller]
+pub(crate) fn has(tool: &str) -> bool {
+    let found = look(tool, PATH).is_some();
+    if !found {
+        skip::missing(tool);
+    }
+    found
+}
+
+/// The same for a tool that may be anywhere on the `PATH` of whoever runs the tests.
+#[track_caller]
+pub(crate) fn has_on_path(tool: &str) -> bool {
+    let found = look(tool, &std::env::var("PATH").unwrap_or_default()).is_some();
+    if !found {
+        skip::missing(tool);
+    }
+    found
 }
 
 /// The program under test. `AGENT_SH_TEST_BIN` names another build of it, or `real`: then the real
@@ -81,6 +104,30 @@ impl Sandbox {
             dir: Some(dir),
             root,
             serial: AtomicUsize::new(0),
+        }
+    }
+
+    /// One for calls in namespaces of their own. A normal user may make them in a user namespace, unless
+    /// the system forbids it: then the test is skipped.
+    pub(crate) fn with_namespaces() -> Option<Self> {
+        let sandbox = Self::new();
+        let call = sandbox.unshare(&["--mount", "--pid", "--fork"]);
+        let tried = call.args(["mount", "-t", "tmpfs", "none", "/mnt"]).run();
+        if !tried.succeeded() {
+            skip::skipped("namespaces: not permitted to this user here");
+            return None;
+        }
+        Some(sandbox)
+    }
+
+    /// A call of `unshare` for these namespaces (`--mount`, `--pid`, …).
+    pub(crate) fn unshare(&self, kinds: &[&str]) -> Call<'_> {
+        let call = self.real_call("unshare");
+        if nix::unistd::geteuid().is_root() {
+            call.args(kinds)
+        } else {
+            // The same user inside, who may mount all the same.
+            call.args(["--map-current-user", "--keep-caps"]).args(kinds)
         }
     }
 

@@ -77,7 +77,7 @@ fn json_has_every_key() {
     let runs = running(&sandbox, &[]);
     let rows = ps_json(&sandbox);
     let keys = "id state exit_code signal pid command how session harness cwd started_at ended_at duration_ms \
-        transcript redirected_to bytes_total degraded";
+        transcript redirected_to redirected_stderr bytes_total degraded";
     for row in &rows {
         for key in keys.split_whitespace() {
             assert!(row.get(key).is_some(), "{key} is missing: {row:#}");

@@ -1,5 +1,7 @@
 //! The verbs, as somebody at a terminal, an agent or a program meets them.
 
+/// Which jobs are meant, what goes where, and what was typed by mistake.
+mod answers;
 /// Unknown ids, damaged files, other people's directories, newer versions.
 mod bad_input;
 /// Ending a job ends its daemons, and nobody else's.

@@ -33,10 +33,6 @@ fn unknown_and_bad_ones() {
     let sandbox = Sandbox::new();
     let path = sandbox.path("home/.config/agent-sh/config.toml");
     for (text, words) in [
-        (
-            "anounce = false",
-            "unknown setting; did you mean 'announce'?",
-        ),
         ("keep = \"soon\"", "expected a duration"),
         ("keep = 1\n[section", "line 2: "),
         ("notify = { a = 1 }", "expected one plain value"),

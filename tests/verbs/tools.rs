@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use super::ended;
-use crate::support::{Sandbox, Status, real};
+use crate::support::{Sandbox, Status, has, real};
 
 #[test]
 fn the_doctor_tries_things_out() {
@@ -128,6 +128,9 @@ fn pages_for_every_verb() {
 /// Fish is asked itself what it would offer.
 #[test]
 fn fish_completes_verbs_options_and_jobs() {
+    if !has("fish") {
+        return;
+    }
     let sandbox = Sandbox::new();
     let id = ended(&sandbox, 0);
     let dir = sandbox.path("home/.config/fish/completions");

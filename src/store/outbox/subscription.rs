@@ -48,30 +48,37 @@ pub struct Since {
     pub at: String,
     pub boot_ns: u64,
     pub boot_id: String,
+    /// The time namespace of the boot clock; 0 where nobody noted it.
+    pub timens: u64,
 }
 
 impl Since {
     #[must_use]
-    pub fn new((wall, boot): Moment, boot_id: &str) -> Self {
+    pub fn new((wall, boot): Moment, boot_id: &str, timens: u64) -> Self {
         Self {
             at: record::rfc3339(wall),
             boot_ns: u64::try_from(boot.as_nanos()).unwrap_or(u64::MAX),
             boot_id: boot_id.to_owned(),
+            timens,
         }
     }
 
-    /// Whether a record was written after the beginning, by either clock: the wall clock may have
-    /// been set back, and the boot clock begins anew. One notice too many beats one too few.
+    /// Whether a record was written after the beginning. Only the boot clock can tell what is in the same
+    /// millisecond, and it does not jump. In another boot it begins anew, and in another time namespace
+    /// it may be shifted: then either clock will do, because one notice too many beats one too few.
     fn precedes(&self, record: &Record) -> bool {
-        let written: Option<u64> = record.sequence.parse().ok();
-        match written {
-            Some(written)
-                if record.data.proc.boot_id == self.boot_id && written >= self.boot_ns =>
-            {
-                true
+        let proc = &record.data.proc;
+        let after = match record.sequence.parse::<u64>() {
+            Ok(written) if proc.boot_id == self.boot_id => {
+                let after = written >= self.boot_ns;
+                if proc.timens == self.timens {
+                    return after;
+                }
+                after
             }
-            _ => record.recordedtime >= self.at,
-        }
+            _ => false,
+        };
+        after || record.recordedtime >= self.at
     }
 }
 

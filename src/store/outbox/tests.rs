@@ -16,7 +16,7 @@ fn store(dir: &Path) -> Store {
 }
 
 fn job(store: &Store, session: Option<&str>, code: u8, during_call: bool) -> JobView {
-    let command = CommandText::new(b"make", RecordCommand::Full);
+    let command = CommandText::new(b"make", RecordCommand::Full, |_| String::new());
     let who = identity(std::process::id() as i32).unwrap();
     let mut draft = Draft::new(command, How::Ampersand, "/".to_owned(), who);
     draft.session = session.map(str::to_owned);
@@ -28,7 +28,7 @@ fn job(store: &Store, session: Option<&str>, code: u8, during_call: bool) -> Job
 }
 
 fn now() -> Since {
-    Since::new(moment(), proc::boot_id())
+    Since::new(moment(), proc::boot_id(), proc::timens())
 }
 
 fn standing(name: &str) -> Subscription {
@@ -264,7 +264,16 @@ fn times_before_and_after() {
     let record = job(&store, None, 0, false).record.unwrap();
     let mut sub = standing("a");
     assert!(!sub.wants(&record), "it had ended before");
-    // The wall clock was set back by a day after the subscription: the boot clock knows.
+    // In the same millisecond, or with a wall clock that was set back since: the boot clock knows.
+    sub.since.at = record.recordedtime.clone();
+    assert!(!sub.wants(&record));
+    sub.since.at = "2001-01-01T00:00:00.000Z".to_owned();
+    assert!(!sub.wants(&record));
+    // Unless the two were read in different time namespaces.
+    let ours = std::mem::replace(&mut sub.since.timens, 1);
+    assert!(sub.wants(&record));
+    sub.since.timens = ours;
+    // The other way round: the wall clock was set back between the subscription and the end.
     sub.since.boot_ns = 0;
     sub.since.at = "2999-01-01T00:00:00.000Z".to_owned();
     assert!(sub.wants(&record));

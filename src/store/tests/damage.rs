@@ -129,3 +129,95 @@ fn a_record_with_a_flipped_bit() {
         }
     }
 }
+
+/// Names and sizes that no writer of ours made: whoever can put a file into the directory of a job must
+/// not end every reader of it.
+#[test]
+fn strange_segments_are_passed_over_and_sums_do_not_overflow() {
+    let (_keep, store) = store();
+    let mut job = store.create_job(draft()).unwrap();
+    job.transcript().write(b"said\n");
+    let dir = job.dir().to_owned();
+    for name in [
+        "out.18446744073709551615",
+        "out.18446744073709551616",
+        "out.9223372036854775808",
+        "out.+1",
+        "out.01",
+        "out.0",
+        "out.-1",
+    ] {
+        std::fs::write(dir.join(name), "stranger").unwrap();
+    }
+    let read = |job: &JobView| {
+        let mut bytes = Vec::new();
+        let mut reader = job.read_transcript(Reading::Raw).unwrap();
+        reader.read_to_end(&mut bytes).unwrap();
+        let mut end = job.read_transcript(Reading::Marked).unwrap();
+        end.skip_to_last(3);
+        end.skip_to(u64::MAX);
+        end.skip_to(0);
+        bytes
+    };
+    let running = view(&store, job.id());
+    assert_eq!(running.output().bytes_total, 5);
+    assert_eq!(read(&running), b"said\n");
+    // The largest numbers that are taken, in a launch that names the largest cap.
+    for (name, size) in [
+        ("out.1125899906842624", i64::MAX as u64),
+        ("out.3", 1 << 62),
+    ] {
+        let file = std::fs::File::create(dir.join(name)).unwrap();
+        drop(file.set_len(size).or_else(|_| file.set_len(1 << 40)));
+    }
+    let run = dir.join("run.json");
+    let text = std::fs::read_to_string(&run).unwrap();
+    let cap = format!("\"transcript_cap\":{}", u64::MAX);
+    let text = text.replace("\"transcript_cap\":67108864", &cap);
+    assert!(text.contains(&cap), "{text}");
+    std::fs::write(&run, text).unwrap();
+    let large = view(&store, job.id());
+    assert!(large.output().bytes_total >= large.output().bytes_kept);
+    let mut reader = large.read_transcript(Reading::Marked).unwrap();
+    reader.skip_to_last(u64::MAX);
+    let mut buffer = [0; 16];
+    assert_eq!(reader.next(&mut buffer).unwrap(), Chunk::Bytes(5));
+    reader.skip_to(u64::MAX);
+    assert!(matches!(reader.next(&mut buffer), Ok(Chunk::End)));
+    assert!(reader.offset() > 0);
+    // `gc` and `doctor` add up what is there.
+    let policy = Policy {
+        keep: Duration::ZERO,
+        max_bytes: 0,
+        fresh: Duration::ZERO,
+        dry_run: true,
+    };
+    assert_eq!(store.collect(&policy).unwrap().kept, 1);
+}
+
+#[test]
+fn times_of_files_that_no_clock_can_name_are_no_reason_to_stop() {
+    // A file system in memory takes any time; others take the nearest that they can write down.
+    let shm = Path::new("/dev/shm");
+    let place = if shm.exists() { shm } else { Path::new("/tmp") };
+    let dir = tempfile::tempdir_in(place).unwrap();
+    let store = store_in(&dir.path().join("state"));
+    let mut job = store.create_job(draft()).unwrap();
+    job.commit(&exited(0)).unwrap();
+    let sub = crate::store::outbox::Subscription::new(
+        "x".to_owned(),
+        "stdout".to_owned(),
+        true,
+        crate::store::outbox::Since::new(moment(), "other boot"),
+    );
+    store.subscribe(&sub, None).unwrap();
+    for time in [i64::MAX, i64::MIN, i64::MAX - 3599, -1] {
+        for name in ["exit.json", "run.json"] {
+            let file = std::fs::File::open(job.dir().join(name)).unwrap();
+            let time = nix::sys::time::TimeSpec::new(time, 0);
+            nix::sys::stat::futimens(&file, &time, &time).unwrap();
+        }
+        assert!(store.pending(&sub).is_ok(), "{time}");
+        assert!(find(std::slice::from_ref(&store), "last", None).is_ok());
+    }
+}

@@ -17,7 +17,7 @@ impl Mounted {
         match mounted {
             Ok(status) if status.success() => Some(Self(path)),
             _ => {
-                eprintln!("skipped: a full disk (needs the right to mount)");
+                crate::skip::skipped("mount: needs root");
                 None
             }
         }

@@ -34,7 +34,7 @@ fn judged_only_where_it_can_be() {
         run["proc"]["boot_id"] = "other".into();
     });
     if proc::machine().is_empty() {
-        eprintln!("skipped: this machine has no id");
+        crate::skip::skipped("machine-id: this machine has none");
     } else {
         assert_eq!(
             (machine.state, machine.degraded),

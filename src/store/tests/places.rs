@@ -36,7 +36,7 @@ fn only_directories_of_our_own_are_used() {
         std::os::unix::fs::chown(inner.join("v1"), Some(12_345), None).unwrap();
         refused.push(inner);
     } else {
-        eprintln!("skipped: directories of another user (needs root)");
+        crate::skip::skipped("chown: needs root");
     }
     let readable = make("planted", 0o700);
     std::fs::create_dir(readable.join("v1")).unwrap();

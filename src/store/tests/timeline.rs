@@ -162,7 +162,9 @@ fn removed_jobs_leave_their_place() {
     // A long history is cut, and a reader with an old place in it notices.
     let mut reader = Timeline::default();
     reader.refresh(&stores).unwrap();
-    let many: Vec<JobId> = (0..160_000).map(|n| JobId::mint(n, 7)).collect();
+    let many: Vec<JobId> = (0..160_000)
+        .map(|n| crate::job::Serial::from_number(n).unwrap().id(7))
+        .collect();
     store.bury(&many).unwrap();
     let size = std::fs::metadata(store.path().join("v1/events.index")).unwrap();
     assert!(size.len() < 600_000, "{}", size.len());

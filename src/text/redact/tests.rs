@@ -162,3 +162,55 @@ fn any_text_is_taken() {
         drop(redact(&text));
     }
 }
+
+/// No text may end the process that shows it: every piece is cut between two characters.
+#[test]
+fn no_text_is_cut_within_a_character() {
+    const PIECES: [&str; 33] = [
+        "\\",
+        "é",
+        "漢",
+        "🦀",
+        "'",
+        "\"",
+        " ",
+        "\n",
+        "=",
+        ":",
+        "://",
+        "@",
+        "password",
+        "TOKEN",
+        "-u",
+        "-p",
+        "--password",
+        "Bearer ",
+        "Authorization: ",
+        "sk-",
+        "ghp_",
+        "-----BEGIN ",
+        "PRIVATE KEY",
+        "a",
+        "7",
+        "$",
+        "{",
+        "}",
+        ",",
+        "]",
+        "sshpass ",
+        "\u{200b}",
+        "https",
+    ];
+    let mut seed = 7u64;
+    for _ in 0..30_000 {
+        let mut text = String::new();
+        for _ in 0..seed % 9 + 2 {
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            text.push_str(PIECES[(seed >> 33) as usize % PIECES.len()]);
+        }
+        // That it comes back at all is the test.
+        let _ = super::redact(&text).len();
+    }
+}

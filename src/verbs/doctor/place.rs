@@ -101,8 +101,12 @@ fn kept(context: &Context, store: &Store) -> Option<Finding> {
         dry_run: true,
     };
     let found = store.collect(&policy).ok()?;
-    let removed: u64 = found.removed.iter().map(|removed| removed.bytes).sum();
-    let (jobs, bytes) = (found.kept + found.removed.len(), found.kept_bytes + removed);
+    let removed = found.removed.iter().map(|removed| removed.bytes);
+    let removed = removed.fold(0, u64::saturating_add);
+    let (jobs, bytes) = (
+        found.kept + found.removed.len(),
+        found.kept_bytes.saturating_add(removed),
+    );
     let due = match found.removed.len() {
         0 => String::new(),
         due => format!(", {due} to be removed by 'agent-sh gc'"),
@@ -137,15 +141,17 @@ pub(super) fn sandbox() -> Vec<Finding> {
     } else {
         signs.join(", ")
     };
-    vec![if caller::dies_with_the_call(session::parent_pid()) {
-        warn(
-            "sandbox",
-            format!("{signs}; all its processes end with the call"),
-            "no job can outlive a call here; with AGENT_SH_LINGER=auto the call stays until its jobs have ended",
-        )
-    } else {
-        ok("sandbox", signs)
-    }]
+    vec![
+        if caller::dies_with_the_call(session::pid() == 1, session::parent_pid()) {
+            warn(
+                "sandbox",
+                format!("{signs}; all its processes end with the call"),
+                "no job can outlive a call here; with AGENT_SH_LINGER=auto the call stays until its jobs have ended",
+            )
+        } else {
+            ok("sandbox", signs)
+        },
+    ]
 }
 
 /// The harness, the session, the shells, and whether anybody would call us.
@@ -266,11 +272,14 @@ pub(super) fn settings(context: &Context) -> Vec<Finding> {
         } else {
             format!("='{}'", bad.value)
         };
-        found.push(fail(
-            "settings",
-            format!("{}{value} in {origin}: {}", bad.name, bad.why),
-            "correct it or take it out; with -c it is ignored, the other verbs stop at it",
-        ));
+        let text = format!("{}{value} in {origin}: {}", bad.name, bad.why);
+        found.push(if bad.is_unknown() {
+            warn("settings", text, "correct it or take it out; it is ignored")
+        } else {
+            let hint =
+                "correct it or take it out; with -c it is ignored, the other verbs stop at it";
+            fail("settings", text, hint)
+        });
     }
     let names: Vec<String> = std::env::vars_os()
         .filter_map(|(name, _)| name.into_string().ok())

@@ -221,7 +221,15 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.0).ok();
+        // The last process of a trial may still be writing there, and be faster than us.
+        for _ in 0..100 {
+            match std::fs::remove_dir_all(&self.0) {
+                Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
+                    std::thread::park_timeout(std::time::Duration::from_millis(20));
+                }
+                _ => return,
+            }
+        }
     }
 }
 

@@ -6,13 +6,13 @@ use regex::Regex;
 
 use super::port::Port;
 use crate::cli::Wait;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::message;
 use crate::screen::Clean;
 use crate::store::JobView;
 use crate::sys::clock;
 use crate::verbs::format::short_duration;
-use crate::verbs::output::{self, CHUNK, Redirection, Source};
+use crate::verbs::output::{self, CHUNK, Source};
 use crate::verbs::watch::Watch;
 
 /// One condition of one job.
@@ -130,15 +130,11 @@ impl Condition {
 
 /// Where the job writes, watched.
 fn watched(job: &JobView, number: usize, watch: &mut Watch) -> Result<Vec<Source>> {
-    let (sources, redirection) = output::sources(job)?;
-    let id = &job.launch.id;
-    match redirection {
-        Redirection::None | Redirection::File(_) => {}
-        Redirection::Elsewhere(target) => message::say(format!(
-            "job {id} writes to '{target}', which cannot be read again"
-        )),
-        Redirection::Failed(path, error) => message::say(Error::io("read", &path, error)),
-    }
+    let (sources, redirected) = output::sources(job)?;
+    let complaints = redirected.iter();
+    complaints
+        .filter_map(|redirected| redirected.complaint(&job.launch.id))
+        .for_each(message::say);
     for source in &sources {
         watch.add_output(&source.path, number);
     }
@@ -174,7 +170,9 @@ fn last_output(job: &JobView) -> Instant {
     let now = Instant::now();
     let age = |time: SystemTime| clock::wall().duration_since(time).unwrap_or_default();
     let mut youngest = Duration::from_millis(job.duration_ms().unwrap_or(0));
-    let files = job.launch.redirected_to.as_ref().map(Into::into);
+    let launch = &job.launch;
+    let files = [&launch.redirected_to, &launch.redirected_stderr].into_iter();
+    let files = files.flatten().map(Into::into);
     for path in job.transcript_files().into_iter().chain(files) {
         // An empty file was only made, not written to.
         let facts = std::fs::metadata(path).ok().filter(|facts| facts.len() > 0);
