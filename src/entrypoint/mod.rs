@@ -3,7 +3,7 @@
 //!
 //! It waits in `sigtimedwait` and holds nothing: no descriptor but a terminal that has to be handed on,
 //! no directory. Supervisors of jobs are its children, because their own parents have gone: it sees
-//! them end, and tells them to end their jobs by a signal with a number, [`END_JOBS`]. They write the
+//! them end, and tells them to end their jobs by a signal with a number ([`END_JOBS`]). They write the
 //! records and have subscribers notified; this process only waits for that.
 
 mod options;
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::error::Error;
-use crate::handoff::SUPERVISOR_TITLE;
+use crate::handoff::{END_JOBS, SUPERVISOR_TITLE};
 use crate::notify::deliver::TITLE as DELIVERY_TITLE;
 use crate::sys::fds::{self, Kind};
 use crate::sys::init::{self, AllSignals};
@@ -29,10 +29,6 @@ use stage::{Effect, Event, Stage, step};
 
 /// What `ps` shows: not the command, which `pkill -f` means when it names it.
 const TITLE: &CStr = c"agent-sh entrypoint";
-
-/// Tells a supervisor, from its parent, to end its jobs; the number beside it is the time from TERM to
-/// KILL, in milliseconds. The signal of a failing power supply, which container managers use likewise.
-pub const END_JOBS: i32 = libc::SIGPWR;
 
 /// How long records and notifications may take after everything was killed.
 const SETTLING: Duration = Duration::from_millis(1500);
@@ -218,6 +214,9 @@ impl Entrypoint {
         if self.deadline.is_some_and(|at| at <= clock::boottime()) {
             self.happen(Event::Deadline);
         }
+        if self.stage.ends_jobs() {
+            self.end_jobs();
+        }
         if self.stage != Stage::Serving && self.status.is_some() {
             self.look();
         }
@@ -284,13 +283,11 @@ impl Entrypoint {
         }
         for effect in effects {
             match effect {
-                Effect::EndJobs => self.end_jobs(),
                 Effect::EndLeftovers => self.end_leftovers(),
                 Effect::Kill => {
                     if self.status.is_none() {
                         init::pass_on(self.child, libc::SIGKILL, self.options.group);
                     }
-                    self.end_jobs();
                 }
             }
         }
@@ -299,10 +296,6 @@ impl Entrypoint {
     /// After the end of the command: whether anything is left to wait for.
     fn look(&mut self) {
         let all = self.below();
-        if all.iter().any(is_supervisor) && matches!(self.stage, Stage::Stopping | Stage::Grace) {
-            // Also those that have begun since.
-            self.end_jobs();
-        }
         if all.is_empty() {
             self.happen(Event::Empty);
         } else if !all.iter().any(is_ours) {
@@ -317,7 +310,9 @@ impl Entrypoint {
             Stage::Killed => 0,
             _ => i32::try_from(left.unwrap_or_default().as_millis()).unwrap_or(i32::MAX),
         };
-        for stat in self.below().iter().filter(|stat| is_supervisor(stat)) {
+        // One that does not block the signal yet would die of it.
+        let told = |stat: &&proc::Stat| is_supervisor(stat) && proc::blocks(stat.pid, END_JOBS);
+        for stat in self.below().iter().filter(told) {
             drop(init::queue(stat.pid, END_JOBS, left));
         }
     }

@@ -36,24 +36,29 @@ pub(super) enum Event {
 /// What to do on the way to the next stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Effect {
-    /// Tell jobs to end, with KILL when this stage is over.
-    EndJobs,
     /// Tell what is neither the command nor a job to end.
     EndLeftovers,
     /// KILL for the command and for jobs.
     Kill,
 }
 
+impl Stage {
+    /// Whether jobs are told to end, with KILL when this stage is over. Also those that begin in it.
+    pub(super) fn ends_jobs(self) -> bool {
+        matches!(self, Self::Stopping | Self::Grace | Self::Killed)
+    }
+}
+
 /// The next stage, and what to do first. `group`: leftovers are told to end too.
 pub(super) fn step(stage: Stage, event: Event, group: bool) -> (Stage, &'static [Effect]) {
-    use Effect::{EndJobs, EndLeftovers, Kill};
+    use Effect::{EndLeftovers, Kill};
     use Stage::{Done, Draining, Grace, Killed, Leftovers, Serving, Stopping};
     match (stage, event) {
         (Serving, Event::Ended) => (Draining, &[]),
-        (Serving | Draining, Event::Stop) if group => (Stopping, &[EndJobs, EndLeftovers]),
-        (Serving | Draining, Event::Stop) => (Stopping, &[EndJobs]),
-        (Draining, Event::Deadline) if group => (Grace, &[EndJobs, EndLeftovers]),
-        (Draining, Event::Deadline) => (Grace, &[EndJobs]),
+        (Serving | Draining, Event::Stop) if group => (Stopping, &[EndLeftovers]),
+        (Serving | Draining, Event::Stop) => (Stopping, &[]),
+        (Draining, Event::Deadline) if group => (Grace, &[EndLeftovers]),
+        (Draining, Event::Deadline) => (Grace, &[]),
         (Stopping | Grace, Event::Deadline) => (Killed, &[Kill]),
         (Draining | Stopping | Grace | Killed | Leftovers, Event::Empty) => (Done, &[]),
         // Those who were told already have had their time, or still have it.
@@ -68,7 +73,7 @@ pub(super) fn step(stage: Stage, event: Event, group: bool) -> (Stage, &'static 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Effect::{EndJobs, EndLeftovers, Kill};
+    use Effect::{EndLeftovers, Kill};
     use Stage::{Done, Draining, Grace, Killed, Leftovers, Serving, Stopping};
 
     /// The whole product: a row a stage, a column an event, in the order Ended, Stop, Deadline, Quiet,
@@ -85,15 +90,14 @@ mod tests {
         ];
         let stay = |stage| -> Next { (stage, &[]) };
         let done: Next = (Done, &[]);
-        let jobs: &[Effect] = &[EndJobs];
-        let both: &[Effect] = &[EndJobs, EndLeftovers];
+        let rest: &[Effect] = &[EndLeftovers];
         let rows: [(bool, Stage, [Next; 5]); 14] = [
             (
                 false,
                 Serving,
                 [
                     stay(Draining),
-                    (Stopping, jobs),
+                    stay(Stopping),
                     stay(Serving),
                     stay(Serving),
                     stay(Serving),
@@ -102,7 +106,7 @@ mod tests {
             (
                 false,
                 Draining,
-                [stay(Draining), (Stopping, jobs), (Grace, jobs), done, done],
+                [stay(Draining), stay(Stopping), stay(Grace), done, done],
             ),
             (
                 false,
@@ -142,7 +146,7 @@ mod tests {
                 Serving,
                 [
                     stay(Draining),
-                    (Stopping, both),
+                    (Stopping, rest),
                     stay(Serving),
                     stay(Serving),
                     stay(Serving),
@@ -153,8 +157,8 @@ mod tests {
                 Draining,
                 [
                     stay(Draining),
-                    (Stopping, both),
-                    (Grace, both),
+                    (Stopping, rest),
+                    (Grace, rest),
                     (Leftovers, &[EndLeftovers]),
                     done,
                 ],
@@ -195,7 +199,9 @@ mod tests {
             ),
             (true, Done, [done; 5]),
         ];
+        let ends = [Stopping, Grace, Killed];
         for (group, stage, wanted) in rows {
+            assert_eq!(stage.ends_jobs(), ends.contains(&stage));
             for (event, next) in events.into_iter().zip(wanted) {
                 assert_eq!(
                     step(stage, event, group),

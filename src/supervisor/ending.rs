@@ -103,11 +103,11 @@ impl Supervisor {
         if watched && self.jobs[index].pid == self.shell.pid {
             // The verb reports as `wait` would: a code, also for a signal.
             let code = match self.jobs[index].timed_out {
-                Some(limit) => {
+                Some(limit) if limit != "drain" => {
                     self.say_time_is_over(id.as_ref(), limit);
                     124
                 }
-                None => Outcome::from_wait_status(status).shell_code(),
+                _ => Outcome::from_wait_status(status).shell_code(),
             };
             self.shell.status = Some((i32::from(code) << 8, usage.unwrap_or_default()));
             self.phase = Phase::Settling(clock::boottime());
@@ -236,12 +236,17 @@ impl Supervisor {
     /// A job's time is over: TERM, and KILL for whatever of it that was not enough for, also when the
     /// job itself has ended of it.
     pub(super) fn time_out(&mut self, index: usize, by: &'static str) {
+        self.end_job(index, by, TIMEOUT_GRACE);
+    }
+
+    /// TERM for a job, and KILL `grace` later; a second time KILL at once.
+    pub(super) fn end_job(&mut self, index: usize, by: &'static str, grace: Duration) {
         let job = &mut self.jobs[index];
         let signal = if job.timed_out.is_some() {
             libc::SIGKILL
         } else {
             job.timed_out = Some(by);
-            job.deadline = Some(clock::boottime() + TIMEOUT_GRACE);
+            job.deadline = Some(clock::boottime().saturating_add(grace));
             job.kill_requested = Some(record::KillIntent {
                 by: by.to_owned(),
                 signal: libc::SIGTERM,
