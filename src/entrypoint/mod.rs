@@ -195,6 +195,7 @@ fn hold_nothing(has_terminal: bool) {
     }
     fds::close_all_but(3, &mut []);
     drop(std::env::set_current_dir("/"));
+    init::forget_start();
 }
 
 impl Entrypoint {

@@ -134,8 +134,11 @@ impl Supervisor {
         self.drain_tty(index);
         self.drain_feeds();
         self.close_inbox(index);
+        // The call itself says nothing of a job that is ended with the container, or that it stays for.
+        let in_call = !matches!(self.phase, Phase::Released | Phase::Lingering);
         let job = &mut self.jobs[index];
         job.ended = true;
+        job.ended_in_call = in_call && job.timed_out != Some("drain");
         job.idle = None;
         if job.timed_out.is_none() {
             job.deadline = None;
@@ -159,7 +162,7 @@ impl Supervisor {
             facts.output = live.transcript().facts();
             facts.stopped_seen = job.stopped_seen;
             facts.kill_requested = wish;
-            facts.during_call = self.phase != Phase::Released;
+            facts.during_call = job.ended_in_call;
             let tail = live.transcript().tail(TAIL);
             facts.tail = (!tail.is_empty()).then(|| text::redact(&clean_tail(&tail, LONGEST_TAIL)));
             if live.commit(&facts).is_err() && !live.is_removed() {

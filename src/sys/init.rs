@@ -115,3 +115,64 @@ pub fn signal_at_parents_death(signal: i32) -> io::Result<()> {
     }
     Ok(())
 }
+
+/// Gives back the memory of program code and constants that only the start needed. What is used again
+/// is read again, from the page cache.
+pub fn forget_start() {
+    let Ok(maps) = std::fs::read_to_string("/proc/self/maps") else {
+        return;
+    };
+    for (start, length) in unwritten(&maps) {
+        // SAFETY: the range is mapped from the program file, and was never written to: what is dropped
+        // is found there again.
+        unsafe { libc::madvise(start as *mut libc::c_void, length, libc::MADV_DONTNEED) };
+    }
+}
+
+/// The ranges of the program's own code and of the constants in front of it. Behind it stands what the
+/// C library has written to before it made it read-only.
+fn unwritten(maps: &str) -> Vec<(usize, usize)> {
+    let mut found = Vec::new();
+    let program = maps.lines().next().and_then(|line| line.split('/').nth(1));
+    for line in maps.lines() {
+        let mut fields = line.split_ascii_whitespace();
+        let (range, rights) = (fields.next().unwrap_or(""), fields.next().unwrap_or(""));
+        let ours = line.contains('/') && line.split('/').nth(1) == program;
+        if !ours || !matches!(rights, "r--p" | "r-xp") {
+            break;
+        }
+        let hex = |text: &str| usize::from_str_radix(text, 16).ok();
+        let range = range.split_once('-');
+        let range = range.and_then(|(start, end)| hex(start).zip(hex(end)));
+        if let Some((start, end)) = range {
+            found.push((start, end.saturating_sub(start)));
+        }
+        if rights == "r-xp" {
+            break;
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_never_written_is_given_back() {
+        let program = "00200000-002e4000 r--p 00000000 fe:00 131 /bin/agent-sh\n\
+                       002e4000-00ac8000 r-xp 000e3000 fe:00 131 /bin/agent-sh\n\
+                       00ac8000-00b06000 r--p 008c6000 fe:00 131 /bin/agent-sh\n\
+                       00b06000-00b0e000 rw-p 00903000 fe:00 131 /bin/agent-sh\n";
+        let wanted = [(0x20_0000, 0xe_4000), (0x2e_4000, 0x7e_4000)];
+        assert_eq!(unwritten(program), wanted);
+        for other in [
+            "",
+            "nonsense",
+            "00400000-00452000 rw-p 00000000 00:00 0\n",
+            "7f-80 r-xp 0 0:0 0 [vdso]\n",
+        ] {
+            assert_eq!(unwritten(other), [], "{other}");
+        }
+    }
+}
