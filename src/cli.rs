@@ -2,6 +2,7 @@
 //!
 //! `-c` and the other forms of a shell are told apart before any of this is built.
 
+mod entrypoint;
 mod notify;
 mod seat;
 mod setup;
@@ -15,6 +16,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use regex::Regex;
 
+pub use entrypoint::Entrypoint;
 pub use notify::*;
 pub use seat::{Attach, Send, Top};
 pub use setup::{ClaudeCode, Codex, Gemini, Hook, How, Opencode, Setup, SetupWhat, Shims};
@@ -71,6 +73,7 @@ pub enum Verb {
     Events(Events),
     Gc(Gc),
     Parse(Parse),
+    Entrypoint(Entrypoint),
     Setup(Setup),
     Hook(Hook),
     Doctor(Doctor),

@@ -55,6 +55,10 @@ pub const CHANGED_SIGNALS: &[i32] = &[
     libc::SIGTTOU,
 ];
 
+/// Tells a supervisor, from its parent, to end its jobs; the number beside it is the time from TERM to
+/// KILL, in milliseconds. The signal of a failing power supply, which container managers use likewise.
+pub const END_JOBS: i32 = libc::SIGPWR;
+
 /// A job that is known before it starts.
 pub struct LoneJob {
     pub asked: Asked,

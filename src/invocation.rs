@@ -21,6 +21,11 @@ const SHELLS: &[&str] = &[
     "bash", "sh", "zsh", "dash", "ksh", "mksh", "ash", "rbash", "ksh93",
 ];
 
+/// Names that mean `entrypoint`: what `docker run --init` calls, and our own.
+const INITS: &[&str] = &["docker-init", "agent-sh-init"];
+/// The verb that is told from the others before clap is built, because it has to stay small.
+const ENTRYPOINT: &str = "entrypoint";
+
 /// The verbs of the command line, here because `-c` must be told from them before clap is built.
 pub const VERBS: &[&str] = &[
     "run",
@@ -36,6 +41,7 @@ pub const VERBS: &[&str] = &[
     "events",
     "gc",
     "parse",
+    "entrypoint",
     "setup",
     "hook",
     "doctor",
@@ -59,6 +65,8 @@ pub enum Role {
     HookProgram(OsString),
     /// Stays the parent of a program that outlives whoever started it.
     Keep(Vec<OsString>),
+    /// PID 1 of a container, or a reaper below it: its options and the command.
+    Entrypoint(Vec<OsString>),
     /// A verb of ours; the arguments as they came.
     Verb,
     Shell(ShellCall),
@@ -128,11 +136,16 @@ enum Named<'a> {
         disguised: bool,
     },
     Interposed(Interposed),
+    /// PID 1 of a container.
+    Init,
     /// Our own name, or one that somebody gave to us or to the call.
     Nothing,
 }
 
 fn named(base: &str) -> Named<'_> {
+    if INITS.contains(&base) {
+        return Named::Init;
+    }
     let (name, disguised) = match base.strip_prefix("agent-sh-") {
         Some(inner) => (inner, true),
         None => (base, false),
@@ -209,12 +222,16 @@ pub fn read(
             return call(rest.to_vec(), form_of(rest, &stdin_is_terminal), false);
         }
         Named::Interposed(what) => return Role::Interpose(what, rest.to_vec()),
+        Named::Init => return Role::Entrypoint(rest.to_vec()),
         Named::Nothing => {}
     }
     let Some(first) = rest.first() else {
         return call(Vec::new(), form_of(rest, &stdin_is_terminal), false);
     };
     let word = first.to_string_lossy();
+    if word == ENTRYPOINT {
+        return Role::Entrypoint(rest[1..].to_vec());
+    }
     if VERBS.contains(&&*word) || matches!(&*word, "--help" | "-h" | "--version" | "-V") {
         return Role::Verb;
     }

@@ -19,6 +19,7 @@
 pub mod caller;
 pub mod cli;
 pub mod configured;
+pub mod entrypoint;
 pub mod error;
 pub mod front;
 #[doc(hidden)]
@@ -66,6 +67,10 @@ use verbs::run::RunRequest;
 #[must_use]
 pub fn run(args: Vec<OsString>) -> u8 {
     sys::session::forget_own_variables("AGENT_SH_");
+    let hooks = Hooks {
+        run: run_job,
+        session: caller_session,
+    };
     let stdin_is_terminal = || fds::kind(0) == Kind::Terminal;
     let executed = sys::process::executed_path().map(Path::as_os_str);
     let is_file = |path: &OsStr| Path::new(path).is_file();
@@ -86,13 +91,11 @@ pub fn run(args: Vec<OsString>) -> u8 {
         Role::Deliver(words) => notify::deliver::main(&words),
         Role::Keep(words) => harness::run::keeper(&words),
         Role::HookProgram(program) => notify::become_hook(&program),
-        Role::Verb => verbs::main(
-            args,
-            Hooks {
-                run: run_job,
-                session: caller_session,
-            },
-        ),
+        Role::Verb => verbs::main(args, hooks),
+        Role::Entrypoint(words) => entrypoint::run(&words).unwrap_or_else(|| {
+            let help = ["agent-sh", "entrypoint", "--help"].map(OsString::from);
+            verbs::main(help.to_vec(), hooks)
+        }),
         Role::Unknown(word) => verbs::unknown(&word),
     }
 }

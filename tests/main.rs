@@ -5,6 +5,8 @@
     reason = "a test that cannot go on should stop where it is; clippy's own allowance does not reach helpers"
 )]
 
+/// PID 1 of a container.
+mod entrypoint;
 /// Harnesses: settings changed and restored, hooks.
 mod harness;
 /// Background jobs: every form, every way to lose one.

@@ -91,10 +91,10 @@ fn unknown_keys_name_the_nearest() {
     );
 }
 
-/// The README's table is this one. `agent-sh doctor --settings-table` prints it.
+/// The table of docs/settings.md is this one. `agent-sh doctor --settings-table` prints it.
 #[test]
 fn the_readme_has_the_table() {
-    let readme = include_str!("../../README.md");
+    let readme = include_str!("../../docs/settings.md");
     assert!(readme.contains(&markdown()), "{}", markdown());
     for setting in SETTINGS {
         let upper = format!("AGENT_SH_{}", setting.name.to_ascii_uppercase());

@@ -110,11 +110,11 @@ impl Supervisor {
         if watched && self.jobs[index].pid == self.shell.pid {
             // The verb reports as `wait` would: a code, also for a signal.
             let code = match self.jobs[index].timed_out {
-                Some(limit) => {
+                Some(limit) if limit != "drain" => {
                     self.say_time_is_over(id.as_ref(), limit);
                     124
                 }
-                None => Outcome::from_wait_status(status).shell_code(),
+                _ => Outcome::from_wait_status(status).shell_code(),
             };
             self.shell.status = Some((i32::from(code) << 8, usage.unwrap_or_default()));
             self.phase = Phase::Settling(clock::boottime());
@@ -142,8 +142,11 @@ impl Supervisor {
         self.drain_tty(index);
         self.drain_feeds();
         self.close_inbox(index);
+        // The call itself says nothing of a job that is ended with the container, or that it stays for.
+        let in_call = !matches!(self.phase, Phase::Released | Phase::Lingering);
         let job = &mut self.jobs[index];
         job.ended = true;
+        job.ended_in_call = in_call && job.timed_out != Some("drain");
         job.idle = None;
         if job.timed_out.is_none() {
             job.deadline = None;
@@ -168,7 +171,7 @@ impl Supervisor {
             facts.output = live.transcript().facts();
             facts.stopped_seen = job.stopped_seen;
             facts.kill_requested = wish;
-            facts.during_call = self.phase != Phase::Released;
+            facts.during_call = job.ended_in_call;
             let tail = live.transcript().tail(TAIL);
             facts.tail = (!tail.is_empty()).then(|| text::redact(&clean_tail(&tail, LONGEST_TAIL)));
             if live.commit(&facts).is_err() && !live.is_removed() {
@@ -245,12 +248,17 @@ impl Supervisor {
     /// A job's time is over: TERM, and KILL for whatever of it that was not enough for, also when the
     /// job itself has ended of it.
     pub(super) fn time_out(&mut self, index: usize, by: &'static str) {
+        self.end_job(index, by, TIMEOUT_GRACE);
+    }
+
+    /// TERM for a job, and KILL `grace` later; a second time KILL at once.
+    pub(super) fn end_job(&mut self, index: usize, by: &'static str, grace: Duration) {
         let job = &mut self.jobs[index];
         let signal = if job.timed_out.is_some() {
             libc::SIGKILL
         } else {
             job.timed_out = Some(by);
-            job.deadline = Some(clock::boottime() + TIMEOUT_GRACE);
+            job.deadline = Some(clock::boottime().saturating_add(grace));
             job.kill_requested = Some(record::KillIntent {
                 by: by.to_owned(),
                 signal: libc::SIGTERM,

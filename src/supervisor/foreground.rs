@@ -94,7 +94,7 @@ impl Supervisor {
             .is_some_and(|(status, _)| status & 0x7f != 0);
         let signal = match killing.by {
             "signal" if died => killing.signal,
-            "front-died" if killing.escalate_at.is_some() => libc::SIGTERM,
+            "front-died" | "drain" if killing.escalate_at.is_some() => libc::SIGTERM,
             _ => return,
         };
         self.signal_orphans(signal);

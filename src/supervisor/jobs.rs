@@ -152,6 +152,8 @@ pub(super) struct Job {
     pub(super) redirected_to: Option<String>,
     pub(super) redirected_stderr: Option<String>,
     pub(super) ended: bool,
+    /// It ended before its call returned, which is no news to whoever made the call.
+    pub(super) ended_in_call: bool,
     /// `Some` iff it has ended: until when what it left may be ending with it.
     pub(super) ending: Option<Ending>,
     /// The end of it, if no record of that could be written yet.
@@ -281,6 +283,7 @@ impl Supervisor {
             redirected_to: None,
             redirected_stderr: None,
             ended: false,
+            ended_in_call: false,
             ending: None,
             unwritten: None,
             stopped_seen: false,

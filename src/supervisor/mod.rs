@@ -10,6 +10,7 @@
 mod announce;
 mod call;
 mod control;
+mod drain;
 mod ending;
 mod foreground;
 mod hearing;
@@ -313,7 +314,9 @@ impl Supervisor {
             TOKEN_ERRORS => drop(self.read_tty(index, jobs::STDERR)),
             _ => match token {
                 TOKEN_CHILD => {
-                    while self.children.next().is_some() {}
+                    while let Some(arrived) = self.children.next() {
+                        self.take_signal(&arrived);
+                    }
                     self.look_at_children();
                 }
                 TOKEN_LINK => self.hear_front(),

@@ -22,8 +22,7 @@ impl Supervisor {
             let (Some(store), Some(live)) = (self.ledger.store(), &job.live) else {
                 continue;
             };
-            // What ended before the call did is no news.
-            if job.ended {
+            if job.ended_in_call {
                 continue;
             }
             start::enlist(store, &self.settings.notify, live.id());

@@ -20,7 +20,7 @@ use super::{
 };
 use super::{jobs, run, scarce};
 use crate::handoff::{
-    Address, CALLER_VARIABLE, CHANGED_SIGNALS, FrontLink, Group, SUPERVISOR_TITLE,
+    Address, CALLER_VARIABLE, CHANGED_SIGNALS, END_JOBS, FrontLink, Group, SUPERVISOR_TITLE,
     SUPERVISOR_VARIABLE, ToFront, Work,
 };
 use crate::sys::fds::{self, FileLimit, Kind};
@@ -73,7 +73,7 @@ fn begin(mut work: Work, link: &mut FrontLink) -> std::io::Result<Supervisor> {
     // From here to the start of the shell everything may fail: then the front runs the shell itself.
     // Afterwards nothing may.
     let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
-    let children = SignalFd::new(&[libc::SIGCHLD])?;
+    let children = SignalFd::new(&[libc::SIGCHLD, END_JOBS])?;
     let (requests, request_end) = fds::pipe()?;
     fds::set_nonblocking(requests.as_fd())?;
     // Nothing below `/proc` is looked at before the shell runs: the first look at a new process makes

@@ -5,6 +5,7 @@ pub mod clock;
 pub mod detach;
 pub mod fds;
 pub mod fsx;
+pub mod init;
 pub mod listen;
 pub mod lock;
 pub mod proc;

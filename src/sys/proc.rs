@@ -4,6 +4,7 @@
 //! read into a buffer on the stack, for these calls are on the way of every `cmd &`.
 
 mod pidfd;
+mod signals;
 
 use std::ffi::OsString;
 use std::io::{self, Read};
@@ -15,6 +16,7 @@ use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 
 pub use pidfd::{pidfd_exit_status, pidfd_open, pidfd_open_checked, pidfd_send_signal, pidfd_wait};
+pub use signals::{blocks, is_dying};
 
 /// The lines of `/proc/PID/stat` that matter here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,45 +134,6 @@ fn parse_stat(line: &[u8]) -> Option<Stat> {
 
 /// `include/linux/sched.h`, the same on every machine.
 const PF_EXITING: u64 = 4;
-
-/// Signals that do not end a process that neither catches nor ignores them.
-const HARMLESS: [i32; 8] = [
-    libc::SIGCHLD,
-    libc::SIGCONT,
-    libc::SIGSTOP,
-    libc::SIGTSTP,
-    libc::SIGTTIN,
-    libc::SIGTTOU,
-    libc::SIGURG,
-    libc::SIGWINCH,
-];
-
-/// Whether a process that lives is about to end: its end has begun, or a signal that it can do nothing
-/// about waits for it to be given a processor. One that is stopped dies only when it goes on.
-#[must_use]
-pub fn is_dying(stat: &Stat) -> bool {
-    if stat.exiting {
-        return true;
-    }
-    let status = path(stat.pid, "status").and_then(|path| std::fs::read_to_string(path).ok());
-    status.is_some_and(|status| has_fatal_signal(stat.state, &status))
-}
-
-fn has_fatal_signal(state: u8, status: &str) -> bool {
-    let set = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name));
-        line.and_then(|set| u64::from_str_radix(set.trim(), 16).ok())
-            .unwrap_or(0)
-    };
-    let bit = |signal: i32| 1u64 << (signal - 1);
-    let pending = set("SigPnd:") | set("ShdPnd:");
-    if pending & bit(libc::SIGKILL) != 0 {
-        return true;
-    }
-    let survived = HARMLESS.iter().fold(0, |all, &signal| all | bit(signal));
-    let handled = set("SigBlk:") | set("SigIgn:") | set("SigCgt:") | survived;
-    !matches!(state, b'T' | b't') && pending & !handled != 0
-}
 
 fn number<T: std::str::FromStr>(field: &[u8]) -> Option<T> {
     std::str::from_utf8(field).ok()?.parse().ok()
@@ -466,34 +429,6 @@ mod tests {
         for broken in ["", "42", "42 (sh", "42 (sh)", "42 (sh) R 1 2"] {
             assert_eq!(parse_stat(broken.as_bytes()), None, "{broken}");
         }
-    }
-
-    #[test]
-    fn a_signal_that_waits_is_the_end_of_whoever_does_nothing_about_it() {
-        let status = |pending: u64, blocked: u64, ignored: u64, caught: u64| {
-            format!(
-                "Name:\tx\nSigQ:\t0/1\nSigPnd:\t{:016x}\nShdPnd:\t{pending:016x}\n\
-                 SigBlk:\t{blocked:016x}\nSigIgn:\t{ignored:016x}\nSigCgt:\t{caught:016x}\n",
-                0
-            )
-        };
-        let (term, kill, child) = (1 << 14, 1 << 8, 1 << 16);
-        for (state, pending, others, dying) in [
-            (b'S', 0, [0, 0, 0], false),
-            (b'S', term, [0, 0, 0], true),
-            (b'R', term | child, [child, 0, 0], true),
-            (b'S', child, [0, 0, 0], false),
-            (b'S', term, [term, 0, 0], false),
-            (b'S', term, [0, term, 0], false),
-            (b'S', term, [0, 0, term], false),
-            (b'T', term, [0, 0, 0], false),
-            (b'T', kill, [0, 0, 0], true),
-        ] {
-            let [blocked, ignored, caught] = others;
-            let text = status(pending, blocked, ignored, caught);
-            assert_eq!(has_fatal_signal(state, &text), dying, "{state} {text}");
-        }
-        assert!(!has_fatal_signal(b'S', ""));
     }
 
     #[test]

@@ -405,6 +405,15 @@ pub fn take_stop() -> Option<Change> {
     .flatten()
 }
 
+/// The same for one child.
+#[must_use]
+pub fn take_stop_of(pid: i32) -> Option<Change> {
+    let id = libc::id_t::try_from(pid).ok()?;
+    wait_raw(libc::P_PID, id, libc::WSTOPPED | libc::WNOHANG)
+        .ok()
+        .flatten()
+}
+
 /// Whether a child has stopped; left for [`take_stop`].
 #[must_use]
 pub fn is_stopped(pid: i32) -> bool {

@@ -137,6 +137,8 @@ pub struct Arrived {
     pub signal: i32,
     pub sender: i32,
     pub by_kernel: bool,
+    /// The number that was sent with it.
+    pub value: i32,
 }
 
 impl SignalFd {
@@ -173,6 +175,7 @@ impl SignalFd {
             signal: info.ssi_signo.cast_signed(),
             sender: info.ssi_pid.cast_signed(),
             by_kernel: info.ssi_code == libc::SI_KERNEL,
+            value: info.ssi_int,
         })
     }
 }

@@ -105,6 +105,7 @@ fn dispatch(verb: Verb, hooks: Hooks) -> Result<u8> {
         verb,
         Verb::Run(_)
             | Verb::Parse(_)
+            | Verb::Entrypoint(_)
             | Verb::Setup(_)
             | Verb::Hook(_)
             | Verb::Init(_)
@@ -120,6 +121,8 @@ fn dispatch(verb: Verb, hooks: Hooks) -> Result<u8> {
         Verb::Hook(hook) => Ok(hook::hook(&context, &hook)),
         Verb::Run(run) => run::run(&context, run),
         Verb::Parse(parse) => parse::parse(&context, &parse),
+        // Taken care of before clap; only its help leads here.
+        Verb::Entrypoint(_) => Ok(0),
         Verb::Setup(setup) => setup::setup(&context, &setup),
         Verb::Ps(ps) => ps::ps(&context, &ps),
         Verb::Show(show) => show::show(&context, &show),

@@ -1,0 +1,376 @@
+//! The role of PID 1, or of a reaper below it: runs one command, passes signals on, reaps whatever is
+//! handed to it, and leaves when the command has ended and its jobs are accounted for.
+//!
+//! It waits in `sigtimedwait` and holds nothing: no descriptor but a terminal that has to be handed on,
+//! no directory. Supervisors of jobs are its children, because their own parents have gone: it sees
+//! them end, and tells them to end their jobs by a signal with a number ([`END_JOBS`]). They write the
+//! records and have subscribers notified; this process only waits for that.
+
+mod options;
+mod stage;
+
+use std::ffi::{CStr, OsString};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::handoff::{END_JOBS, SUPERVISOR_TITLE};
+use crate::notify::deliver::TITLE as DELIVERY_TITLE;
+use crate::sys::fds::{self, Kind};
+use crate::sys::init::{self, AllSignals};
+use crate::sys::process::{self, Forked, Image};
+use crate::sys::signal::{self, Saved};
+use crate::sys::{clock, proc, session};
+use crate::{message, shell};
+
+use options::{Options, Refused};
+use stage::{Effect, Event, Stage, step};
+
+/// What `ps` shows: not the command, which `pkill -f` means when it names it.
+const TITLE: &CStr = c"agent-sh entrypoint";
+
+/// How long records and notifications may take after everything was killed.
+const SETTLING: Duration = Duration::from_millis(1500);
+/// How often jobs are looked for while the end is near: one that starts then is told too, and a
+/// supervisor that is nobody's child of ours ends unseen.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// Reads scripts that name no other interpreter.
+const SCRIPT_SHELL: &str = "/bin/sh";
+
+/// Whether the arguments were meant for this role; `None`: clap has to explain them.
+#[must_use]
+pub fn run(words: &[OsString]) -> Option<u8> {
+    match Options::read(words) {
+        Ok(options) => Some(serve(options)),
+        Err(Refused::Help) => None,
+        Err(Refused::Wrong(text)) => Some(message::error(&Error::Usage {
+            text,
+            hint: Some("'agent-sh entrypoint --help' shows the options".to_owned()),
+        })),
+    }
+}
+
+/// The command and what is known of its end.
+struct Entrypoint {
+    options: Options,
+    child: i32,
+    /// `Some` iff it has ended.
+    status: Option<i32>,
+    stage: Stage,
+    /// When the stage is over.
+    deadline: Option<Duration>,
+    /// Whether stdin is a terminal that is handed on.
+    has_terminal: bool,
+}
+
+fn serve(options: Options) -> u8 {
+    let is_init = session::pid() == 1;
+    if options.subreaper
+        && let Err(source) = session::become_subreaper()
+    {
+        return message::error(&Error::sys("become a subreaper", source));
+    }
+    if !is_init && !options.subreaper {
+        message::say_with_hint(
+            "this is not PID 1, so orphans and jobs are left to whoever is",
+            "'-s' makes this process their reaper",
+        );
+    }
+    if let Some(signal) = options.parent_death
+        && let Err(source) = init::signal_at_parents_death(signal)
+    {
+        return message::error(&Error::sys("set the parent death signal", source));
+    }
+    let saved = Saved::now(&[libc::SIGCHLD]);
+    let signals = AllSignals::block();
+    // Ignored, the kernel would reap for us, and nobody could be waited for.
+    signal::reset(&[libc::SIGCHLD]);
+    let has_terminal = fds::kind(0) == Kind::Terminal;
+    let child = match start(&options.command, &saved, has_terminal) {
+        Ok(child) => child,
+        Err(error) => return options.exit_code(message::error(&error)),
+    };
+    hold_nothing(has_terminal);
+    let mut entrypoint = Entrypoint {
+        options,
+        child,
+        status: None,
+        stage: Stage::Serving,
+        deadline: None,
+        has_terminal,
+    };
+    while entrypoint.stage != Stage::Done {
+        entrypoint.turn(&signals);
+    }
+    entrypoint.exit_code()
+}
+
+/// Starts the command in a process group of its own, in the foreground of the terminal if we are.
+fn start(command: &[OsString], saved: &Saved, has_terminal: bool) -> Result<i32, Error> {
+    let name = &command[0];
+    let failed = |source| Error::Start {
+        program: PathBuf::from(name),
+        source,
+    };
+    let missing = || std::io::Error::from_raw_os_error(libc::ENOENT);
+    let program = shell::find_program(name).ok_or_else(|| failed(missing()))?;
+    let takes_terminal = has_terminal && is_in_foreground();
+    let child_prepare = || {
+        session::child_new_group();
+        if takes_terminal {
+            session::child_take_terminal(0, session::pid());
+        }
+        saved.child_restore(&[libc::SIGCHLD]);
+    };
+    let own_pid = session::pid().to_string();
+    if std::env::var_os("LISTEN_PID").is_some_and(|pid| pid == *own_pid) {
+        // Sockets that were handed to us are meant for the command, which looks for its own pid there.
+        return match process::fork().map_err(failed)? {
+            Forked::Parent(pid) => Ok(pid),
+            Forked::Child => {
+                child_prepare();
+                let extra = [format!("LISTEN_PID={}", session::pid()).into_bytes()];
+                let error = failed(Images::new(&program, command, &extra).child_exec());
+                process::exit_now(i32::from(message::error(&error)))
+            }
+        };
+    }
+    let images = Images::new(&program, command, &[]);
+    let mut failure = None;
+    let pid = process::spawn_sharing(&mut || {
+        child_prepare();
+        failure = Some(images.child_exec());
+        126
+    })
+    .map_err(failed)?;
+    match failure {
+        Some(error) => {
+            process::wait_for(pid);
+            Err(failed(error))
+        }
+        None => Ok(pid),
+    }
+}
+
+/// A program, and the shell that reads it should it be a script without `#!`, as execvp has it.
+struct Images {
+    program: Image,
+    script: Image,
+}
+
+impl Images {
+    fn new(program: &Path, command: &[OsString], extra: &[Vec<u8>]) -> Self {
+        let mut script = vec![OsString::from(SCRIPT_SHELL), program.into()];
+        script.extend(command[1..].iter().cloned());
+        Self {
+            program: Image::new(program, command, extra),
+            script: Image::new(Path::new(SCRIPT_SHELL), &script, extra),
+        }
+    }
+
+    /// Replaces this process; returns only when that failed. Async-signal-safe.
+    fn child_exec(&self) -> std::io::Error {
+        let error = self.program.child_exec();
+        if error.raw_os_error() == Some(libc::ENOEXEC) {
+            return self.script.child_exec();
+        }
+        error
+    }
+}
+
+/// Whether the terminal at stdin is ours to hand on.
+fn is_in_foreground() -> bool {
+    fds::with_borrowed(0, |fd| session::foreground_group(&fd)) == Some(session::own_group())
+}
+
+/// Lets go of everything that somebody may wait for the end of, or wish to unmount.
+fn hold_nothing(has_terminal: bool) {
+    session::set_title(TITLE);
+    if let Ok(null) = fds::open_path("/dev/null", libc::O_RDWR) {
+        for fd in i32::from(has_terminal)..3 {
+            drop(fds::put(null.as_raw_fd(), fd));
+        }
+    }
+    fds::close_all_but(3, &mut []);
+    drop(std::env::set_current_dir("/"));
+    init::forget_start();
+}
+
+impl Entrypoint {
+    /// Waits for one signal, or the end of this stage, and does what it asks for.
+    fn turn(&mut self, signals: &AllSignals) {
+        let now = clock::boottime();
+        let left = self.deadline.map(|at| at.saturating_sub(now));
+        let limit = match self.stage {
+            Stage::Serving => left,
+            _ => Some(left.map_or(LOOK, |left| left.min(LOOK))),
+        };
+        match signals.wait(limit) {
+            Some(libc::SIGCHLD) => self.reap(),
+            Some(signal) => self.take(signal),
+            None => {}
+        }
+        if self.deadline.is_some_and(|at| at <= clock::boottime()) {
+            self.happen(Event::Deadline);
+        }
+        if self.stage.ends_jobs() {
+            self.end_jobs();
+        }
+        if self.stage != Stage::Serving && self.status.is_some() {
+            self.look();
+        }
+    }
+
+    /// A signal for this process is one for the command; TERM is a wish to stop.
+    fn take(&mut self, signal: i32) {
+        if signal == libc::SIGCONT {
+            self.hand_terminal_on();
+        }
+        if self.status.is_none()
+            && let Some(signal) = self.options.rewritten(signal)
+        {
+            init::pass_on(
+                self.child,
+                signal,
+                self.options.group || is_job_control(signal),
+            );
+        }
+        let impatient = matches!(signal, libc::SIGINT | libc::SIGQUIT | libc::SIGHUP);
+        if signal == libc::SIGTERM || impatient && self.stage == Stage::Draining {
+            self.happen(Event::Stop);
+        }
+    }
+
+    fn reap(&mut self) {
+        while let Ok(Some((pid, status))) = init::reap_next() {
+            if pid == self.child {
+                self.status = Some(status);
+            }
+        }
+        if self.status.is_some() {
+            if self.has_terminal {
+                // Ctrl-C is for us from here on.
+                session::child_take_terminal(0, session::own_group());
+            }
+            self.happen(Event::Ended);
+        } else if init::stopped_by(self.child).is_some() && self.has_terminal && session::pid() != 1
+        {
+            // Whoever started us has to see that the command has stopped.
+            signal::stop_self();
+        }
+    }
+
+    /// Back from a stop: the command has the terminal again, if we have.
+    fn hand_terminal_on(&self) {
+        if self.has_terminal && self.status.is_none() && is_in_foreground() {
+            session::child_take_terminal(0, self.child);
+        }
+    }
+
+    fn happen(&mut self, event: Event) {
+        let (next, effects) = step(self.stage, event, self.options.group);
+        if next != self.stage {
+            let time = match next {
+                Stage::Serving | Stage::Done => None,
+                Stage::Draining => Some(self.options.drain),
+                Stage::Stopping => Some(self.options.budget),
+                Stage::Grace | Stage::Leftovers => Some(self.options.grace),
+                Stage::Killed => Some(SETTLING),
+            };
+            self.deadline = time.map(|time| clock::boottime().saturating_add(time));
+            self.stage = next;
+        }
+        for effect in effects {
+            match effect {
+                Effect::EndLeftovers => self.end_leftovers(),
+                Effect::Kill => {
+                    if self.status.is_none() {
+                        init::pass_on(self.child, libc::SIGKILL, self.options.group);
+                    }
+                }
+            }
+        }
+    }
+
+    /// After the end of the command: whether anything is left to wait for.
+    fn look(&mut self) {
+        let all = self.below();
+        if all.is_empty() {
+            self.happen(Event::Empty);
+        } else if !all.iter().any(is_ours) {
+            self.happen(Event::Quiet);
+        }
+    }
+
+    /// Tells every supervisor to end its jobs before this stage is over.
+    fn end_jobs(&self) {
+        let left = self.deadline.map(|at| at.saturating_sub(clock::boottime()));
+        let left = match self.stage {
+            Stage::Killed => 0,
+            _ => i32::try_from(left.unwrap_or_default().as_millis()).unwrap_or(i32::MAX),
+        };
+        // One that does not block the signal yet would die of it.
+        let told = |stat: &&proc::Stat| is_supervisor(stat) && proc::blocks(stat.pid, END_JOBS);
+        for stat in self.below().iter().filter(told) {
+            drop(init::queue(stat.pid, END_JOBS, left));
+        }
+    }
+
+    /// Tells what is neither the command nor a job to end. Jobs are their supervisors' to end.
+    fn end_leftovers(&self) {
+        let all = self.below();
+        let mut spared = vec![self.child];
+        for supervisor in all.iter().filter(|stat| is_ours(stat)) {
+            spared.extend(
+                proc::tree_in(&all, supervisor.pid)
+                    .iter()
+                    .map(|stat| stat.pid),
+            );
+        }
+        for stat in all.iter().filter(|stat| !spared.contains(&stat.pid)) {
+            init::pass_on(stat.pid, libc::SIGTERM, false);
+        }
+    }
+
+    /// Every process that ends with us: all of the pid namespace for its init, else our descendants.
+    fn below(&self) -> Vec<proc::Stat> {
+        let own = session::pid();
+        let table = proc::table();
+        let mut all = if own == 1 {
+            table
+        } else {
+            proc::tree_in(&table, own)
+        };
+        all.retain(|stat| stat.pid != own && !stat.is_dead());
+        all
+    }
+
+    fn exit_code(&self) -> u8 {
+        let code = self.status.map_or(128 + libc::SIGKILL as u8, |status| {
+            crate::job::Outcome::from_wait_status(status).shell_code()
+        });
+        self.options.exit_code(code)
+    }
+}
+
+/// Signals that a terminal sends to a group.
+fn is_job_control(signal: i32) -> bool {
+    matches!(signal, libc::SIGTSTP | libc::SIGCONT)
+}
+
+fn is_supervisor(stat: &proc::Stat) -> bool {
+    is_named(stat, SUPERVISOR_TITLE)
+}
+
+/// A supervisor, or a helper that carries notifications.
+fn is_ours(stat: &proc::Stat) -> bool {
+    is_supervisor(stat) || is_named(stat, DELIVERY_TITLE)
+}
+
+/// The kernel keeps 15 bytes of a name.
+fn is_named(stat: &proc::Stat, title: &CStr) -> bool {
+    let title = title.to_bytes();
+    stat.comm() == &title[..title.len().min(15)]
+}
