@@ -1,8 +1,9 @@
-//! Jobs that a text calls by their names (`kill %make`, `disown make`) or lists (`jobs`).
+//! Jobs that a text calls by their names (`kill %make`, `disown make`).
 //!
-//! The shell compares such a name with the beginning of the job's text, or prints that text, and an
-//! insertion would stand there. So these jobs stay as they were written; the supervisor finds those
-//! that outlive the shell.
+//! The shell compares such a name with the beginning of the job's text, and an insertion would stand
+//! there. So these jobs stay as they were written; the supervisor finds those that outlive the shell.
+//! A text that only lists its jobs (`jobs`) is rewritten all the same: to have each of them captured
+//! and kept is worth more than a list without our word in it.
 
 use super::simple::Words;
 use super::{Candidate, Level};
@@ -15,14 +16,13 @@ const MOST: usize = 64;
 #[derive(Default)]
 pub(super) struct Called {
     names: Vec<Vec<u8>>,
-    /// All of them are listed.
+    /// There are too many of them: every job counts as called.
     all: bool,
 }
 
 impl Called {
     /// Takes the names among the words of a simple command.
     pub(super) fn read(&mut self, words: &Words<'_>) {
-        self.all |= lists_texts(words);
         let takes_bare_names = matches!(
             words.literal(0).as_deref(),
             Some(b"bg" | b"disown" | b"fg" | b"jobs")
@@ -61,12 +61,4 @@ impl Called {
             spot.untouchable |= self.all || self.names.iter().any(|name| list.starts_with(name));
         }
     }
-}
-
-/// Whether it is a `jobs` that prints more than pids.
-fn lists_texts(words: &Words<'_>) -> bool {
-    let prints_pids = |word: Option<Vec<u8>>| {
-        word.is_some_and(|word| word.starts_with(b"-") && word.contains(&b'p'))
-    };
-    words.literal(0).as_deref() == Some(b"jobs") && !words.rest(1).into_iter().any(prints_pids)
 }
