@@ -32,8 +32,9 @@ impl Supervisor {
                 ..expected
             };
         }
-        // A helper whose subshell was killed meanwhile names us, its parent by now.
-        let known = request.pid == session::pid() || job.is_some();
+        // A helper whose subshell was killed meanwhile names us, its parent by now; or a job that was
+        // expected and has ended before it was heard.
+        let known = request.pid == session::pid() || job.is_some() || self.was_job(request.pid);
         if !known && proc::starttime(request.pid).is_some() {
             // It is here, or one of several: nobody else is to be taken for it.
             self.lone = None;
