@@ -360,11 +360,11 @@ impl Scanner<'_> {
                 b'(' if self.dialect != Dialect::Zsh || first => {
                     return Err(Stop::Fail("unexpected '('"));
                 }
-                b'}' if self.dialect == Dialect::Zsh
-                    && self.at.braces > 0
-                    && self.peek_word() == b"}" =>
-                {
-                    break;
+                b'}' if self.dialect == Dialect::Zsh && self.peek_word() == b"}" => {
+                    if self.at.braces > 0 {
+                        break;
+                    }
+                    return Err(Stop::Fail("'}' without a '{'"));
                 }
                 _ => {}
             }

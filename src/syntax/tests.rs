@@ -96,6 +96,7 @@ fn what_is_no_shell_text_is_refused() {
         assert!(!script.ok, "{text}");
     }
     assert!(!scan(b"a\0&", Dialect::Bash).ok);
+    assert!(!scan(b"a } &", Dialect::Zsh).ok);
 }
 
 #[test]
