@@ -106,6 +106,11 @@ fn insertions() {
         ),
         (Bash, "time a &", "P;{ agent_sh -c 'time a'; time a; } &"),
         (Bash, "x=1 &", "P;{ agent_sh -c 'x=1'; x=1; } &"),
+        (
+            Bash,
+            "a[ b && c ] &",
+            "P;{ agent_sh -c 'a[ b && c ]'; a[ b && c ]; } &",
+        ),
         (Bash, ". f &", "P;{ agent_sh -c '. f'; . f; } &"),
         (
             Bash,

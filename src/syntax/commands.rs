@@ -372,8 +372,8 @@ impl Scanner<'_> {
             if word.span.is_empty() {
                 return Err(Stop::Fail("unexpected character"));
             }
+            has_array |= first && word.array;
             if first && word.assignment {
-                has_array |= word.array;
                 assigned = true;
             } else {
                 if first {

@@ -216,7 +216,8 @@ impl Simple {
         self.scope as usize
     }
 
-    /// An assignment has a list, `a=(x y)`.
+    /// An assignment has a list, `a=(x y)`, or the command word a subscript, `a[x y]`: both would be
+    /// read otherwise behind another word.
     #[must_use]
     pub fn has_array(&self) -> bool {
         self.words % 2 == 1

@@ -79,6 +79,9 @@ impl Scanner<'_> {
                     if self.raw(at) == Some(b'=') {
                         self.at.pos = at;
                         word.assignment = true;
+                    } else {
+                        // It is one word, blanks and all, as long as no other stands before it.
+                        word.array = true;
                     }
                 }
                 b'=' if !named => {
