@@ -383,6 +383,14 @@ impl Scanner<'_> {
         self.at.last_end = self.at.pos;
     }
 
+    /// Moves past one byte, and on to the next such one.
+    fn step_to(&mut self, is_end: impl Fn(u8) -> bool) {
+        let from = (self.at.pos + 1).min(self.at.end);
+        let length = self.reach(from, is_end);
+        self.at.pos = length.map_or(self.at.end, |length| from + length);
+        self.at.last_end = self.at.pos;
+    }
+
     fn raw(&self, at: usize) -> Option<u8> {
         self.spend(1);
         if at < self.at.end {
