@@ -75,6 +75,8 @@ struct Options {
     seed: Option<u64>,
     from: u64,
     replay: Option<PathBuf>,
+    /// Write the text with the number `from` to this file, and nothing else.
+    write: Option<PathBuf>,
 }
 
 fn options() -> Option<Options> {
@@ -86,6 +88,7 @@ fn options() -> Option<Options> {
             "--seconds" => options.seconds = Some(words.next()?.parse().ok()?),
             "--seed" => options.seed = Some(words.next()?.parse().ok()?),
             "--from" => options.from = words.next()?.parse().ok()?,
+            "--write" => options.write = Some(words.next()?.into()),
             "--replay" => options.replay = Some(words.next()?.into()),
             name if TARGETS.iter().any(|target| target.name == name) => options.targets.push(word),
             _ => return None,
@@ -98,7 +101,7 @@ fn main() -> ExitCode {
     let Some(options) = options() else {
         let names: Vec<&str> = TARGETS.iter().map(|target| target.name).collect();
         println!(
-            "[TARGET]... [--cases N | --seconds S] [--seed N] [--from TEXT] [--replay FILE]; targets: {}",
+            "[TARGET]... [--cases N | --seconds S] [--seed N] [--from TEXT] [--replay FILE | --write FILE]; targets: {}",
             names.join(", ")
         );
         return ExitCode::from(2);
@@ -112,9 +115,13 @@ fn main() -> ExitCode {
     thread::spawn(watch);
     let mut good = true;
     for target in &targets {
-        good &= match &options.replay {
-            Some(file) => replay(target, file),
-            None => run(target, &options, targets.len()),
+        good &= match (&options.replay, &options.write) {
+            (Some(file), _) => replay(target, file),
+            (None, Some(file)) => {
+                let mut random = Random::new(options.seed.unwrap_or(1), options.from);
+                fs::write(file, (target.generate)(&mut random, &corpus(target))).is_ok()
+            }
+            (None, None) => run(target, &options, targets.len()),
         };
     }
     ExitCode::from(u8::from(!good))
@@ -217,6 +224,7 @@ fn failed(target: &Target, input: &[u8], why: &str, which: &str) -> bool {
         let mut at = 0;
         while at < small.len() {
             let end = (at + piece).min(small.len());
+            CASE.fetch_add(1, Ordering::Relaxed);
             let shorter = [&small[..at], &small[end..]].concat();
             if attempt(target, &shorter).is_err() {
                 small = shorter;

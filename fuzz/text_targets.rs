@@ -96,7 +96,7 @@ pub(crate) fn check_rewriter(text: &[u8]) -> Result<u64, String> {
     for dialect in DIALECTS {
         let fail = |what: &str| Err(format!("{dialect:?}: {what}"));
         let (live, plan_of_text) = peak(|| plan(text, dialect));
-        if live > 24 * text.len() + 1024 * 1024 {
+        if live > 24 * text.len() + 8 * 1024 * 1024 {
             return fail(&format!("the plan has {live} bytes live"));
         }
         for spot in &plan_of_text.spots {
@@ -105,7 +105,7 @@ pub(crate) fn check_rewriter(text: &[u8]) -> Result<u64, String> {
             }
         }
         let (live, out) = peak(|| rewrite(text, &plan_of_text, dialect, LAUNCHER));
-        if live > 24 * text.len() + 2 * 1024 * 1024 {
+        if live > 24 * text.len() + 8 * 1024 * 1024 {
             return fail(&format!("rewriting has {live} bytes live"));
         }
         let Some(out) = out else { continue };

@@ -217,9 +217,10 @@ fn insert(spot: &Spot, text: Text<'_>, into: &mut Vec<Insertion>) {
                 };
                 into.push((spot.local.start() + 1, call));
             } else {
-                // `!{` would be a word.
-                let negated = source[..spot.local.start()].ends_with(b"!");
-                let open: &[u8] = if negated { b" { " } else { b"{ " };
+                // Behind `!` or `do`, which need no blank before a bracket, `{` would be part of a word.
+                let before = source[..spot.local.start()].last();
+                let glued = before.is_some_and(|byte| !b" \t\n;&|()".contains(byte));
+                let open: &[u8] = if glued { b" { " } else { b"{ " };
                 let start = [open, call.as_slice(), b"; "].concat();
                 into.push((spot.local.start(), start));
                 into.push((spot.local.end(), b"; }".to_vec()));

@@ -105,8 +105,18 @@ fn insertions() {
         ),
         (Bash, "! a &", "P;! { agent_sh -c 'a'; a; } &"),
         (Bash, "!<a &", "P;! { agent_sh -c '<a'; <a; } &"),
+        (
+            Zsh,
+            "for x in y; do() a & done",
+            "P;for x in y; do { agent_sh -c '() a'; () a; } & done",
+        ),
         (Bash, "time a &", "P;{ agent_sh -c 'time a'; time a; } &"),
         (Bash, "x=1 &", "P;{ agent_sh -c 'x=1'; x=1; } &"),
+        (
+            Bash,
+            "a[ b && c ] &",
+            "P;{ agent_sh -c 'a[ b && c ]'; a[ b && c ]; } &",
+        ),
         (
             Bash,
             ". f &",

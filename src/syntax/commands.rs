@@ -373,11 +373,11 @@ impl Scanner<'_> {
                 b'(' if self.dialect != Dialect::Zsh || first => {
                     return Err(Stop::Fail("unexpected '('"));
                 }
-                b'}' if self.dialect == Dialect::Zsh
-                    && self.at.braces > 0
-                    && self.peek_word() == b"}" =>
-                {
-                    break;
+                b'}' if self.dialect == Dialect::Zsh && self.peek_word() == b"}" => {
+                    if self.at.braces > 0 {
+                        break;
+                    }
+                    return Err(Stop::Fail("'}' without a '{'"));
                 }
                 _ => {}
             }
@@ -385,8 +385,8 @@ impl Scanner<'_> {
             if word.span.is_empty() {
                 return Err(Stop::Fail("unexpected character"));
             }
+            has_array |= first && word.array;
             if first && word.assignment {
-                has_array |= word.array;
                 assigned = true;
                 let zsh = self.dialect == Dialect::Zsh;
                 self.at.sets_functions |= zsh && word.span.of(self.text).starts_with(b"functions[");

@@ -219,7 +219,8 @@ impl Simple {
         self.scope as usize
     }
 
-    /// An assignment has a list, `a=(x y)`.
+    /// An assignment has a list, `a=(x y)`, or the command word a subscript, `a[x y]`: both would be
+    /// read otherwise behind another word.
     #[must_use]
     pub fn has_array(&self) -> bool {
         self.words & 1 != 0
@@ -390,6 +391,14 @@ impl Scanner<'_> {
     /// Moves past that many bytes exactly.
     fn step(&mut self, bytes: usize) {
         self.at.pos = (self.at.pos + bytes).min(self.at.end);
+        self.at.last_end = self.at.pos;
+    }
+
+    /// Moves past one byte, and on to the next such one.
+    fn step_to(&mut self, is_end: impl Fn(u8) -> bool) {
+        let from = (self.at.pos + 1).min(self.at.end);
+        let length = self.reach(from, is_end);
+        self.at.pos = length.map_or(self.at.end, |length| from + length);
         self.at.last_end = self.at.pos;
     }
 

@@ -122,6 +122,7 @@ fn what_is_no_shell_text_is_refused() {
         assert!(!scan(text.as_bytes(), Dialect::Zsh).ok, "{text}");
     }
     assert!(!scan(b"a\0&", Dialect::Bash).ok);
+    assert!(!scan(b"a } &", Dialect::Zsh).ok);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Words: quotes, expansions, substitutions, patterns.
 
 use super::commands::is_name;
+use super::literal::is_plain;
 use super::state::Scanner;
 use super::{Background, Dialect, Parse, ScopeKind, Span, Stop, small};
 
@@ -79,6 +80,9 @@ impl Scanner<'_> {
                     if self.raw(at) == Some(b'=') {
                         self.at.pos = at;
                         word.assignment = true;
+                    } else {
+                        // It is one word, blanks and all, as long as no other stands before it.
+                        word.array = true;
                     }
                 }
                 b'=' if !named => {
@@ -86,7 +90,7 @@ impl Scanner<'_> {
                     word.assignment |= self.is_name_from(start);
                     self.step(1);
                 }
-                _ => self.step(1),
+                _ => self.step_to(|byte| !is_plain(byte)),
             }
         }
         word.span = Span::new(start, self.at.pos);
@@ -166,7 +170,7 @@ impl Scanner<'_> {
                 b'\\' => self.step(2),
                 b'$' => self.dollar(Quoting::Double)?,
                 b'`' => self.backquote(true)?,
-                _ => self.step(1),
+                _ => self.step_to(|byte| matches!(byte, b'"' | b'\\' | b'$' | b'`')),
             }
         }
         Err(Stop::Fail("an open double quote"))

@@ -23,7 +23,7 @@ use crate::support::{Call, DEADLINE, Sandbox, has, holds_within};
 enum Init {
     Ours,
     Tini,
-    DumbInit,
+    Dumb,
 }
 
 impl Init {
@@ -31,14 +31,14 @@ impl Init {
     fn all() -> Vec<Self> {
         let mut all = vec![Self::Ours];
         all.extend(has("tini").then_some(Self::Tini));
-        all.extend(has("dumb-init").then_some(Self::DumbInit));
+        all.extend(has("dumb-init").then_some(Self::Dumb));
         all
     }
 
     /// Ours, and tini if it is installed: their options mean the same.
     fn pair() -> Vec<Self> {
         let mut all = Self::all();
-        all.retain(|init| *init != Self::DumbInit);
+        all.retain(|init| *init != Self::Dumb);
         all
     }
 
@@ -47,7 +47,7 @@ impl Init {
         let program = match self {
             Self::Ours => sandbox.link("agent-sh").to_str().unwrap().to_owned(),
             Self::Tini => "tini".to_owned(),
-            Self::DumbInit => "dumb-init".to_owned(),
+            Self::Dumb => "dumb-init".to_owned(),
         };
         let mut words = vec![program];
         words.extend((self == Self::Ours).then(|| "entrypoint".to_owned()));
@@ -70,7 +70,7 @@ impl Init {
         let call = match self {
             Self::Ours => sandbox.call("agent-sh"),
             Self::Tini => sandbox.real_call("tini"),
-            Self::DumbInit => panic!("dumb-init is no subreaper"),
+            Self::Dumb => panic!("dumb-init is no subreaper"),
         };
         call.args(&words[1..]).args(command)
     }
