@@ -15,7 +15,7 @@ const PURE: [&str; 10] = [
     "syntax", "plan", "rewrite", "settings", "session", "job", "record", "text", "screen", "notice",
 ];
 /// One for each kind of process; none knows another.
-const ROLES: [&str; 4] = ["front", "supervisor", "launcher", "verbs"];
+const ROLES: [&str; 5] = ["front", "supervisor", "launcher", "entrypoint", "verbs"];
 /// What a pure room may not name.
 const IMPURE: [&str; 8] = [
     "std::fs",
