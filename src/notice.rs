@@ -52,7 +52,9 @@ pub fn headline(record: &Record) -> String {
         Outcome::Signaled { signal, .. } => {
             let name = signal_name(signal);
             let by = match (&data.kill_requested, &data.killed_by) {
-                (Some(intent), _) if intent.by == "timeout" => ", its time was over".to_owned(),
+                (Some(intent), _) if limit(&intent.by).is_some() => {
+                    format!(", {}", limit(&intent.by).unwrap_or_default())
+                }
                 (_, Some(killer)) => match &killer.program {
                     Some(program) => match text::program_name(program) {
                         Some(name) => format!(", sent by {name}"),
@@ -88,6 +90,18 @@ pub fn told_command(how: How, command: &str, most: usize) -> String {
 }
 
 /// The file that a job's output went to, if its name may stand in a line of ours.
+/// The limit that a job was ended for, in words.
+fn limit(by: &str) -> Option<&'static str> {
+    Some(match by {
+        "timeout" => "timed out",
+        "idle-timeout" => "timed out without output",
+        "cpu-time" => "over its CPU time limit",
+        "memory" => "over its memory limit",
+        "drain" => "stopped with its container",
+        _ => return None,
+    })
+}
+
 fn told_path(how: How, path: Option<&String>) -> Option<&str> {
     path.filter(|_| how != How::Stray)
         .and_then(|path| text::plain_path(path))

@@ -9,18 +9,18 @@ use super::subscriber;
 use crate::settings;
 
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Telling others")]
+#[command(next_help_heading = "Notifications")]
 pub struct WaitTell {
-    /// Deliver the end to this sink, or to the subscriber of this name; may be given more than once
+    /// Deliver the end to this sink, or to the subscription of this name; may be given more than once
     #[arg(long, value_name = "SINK", conflicts_with_all = ["for_output", "for_port", "idle"])]
     pub notify: Vec<String>,
-    /// Who is told: the same subscriber is never told twice
+    /// The subscription's name: the same one is never notified twice
     #[arg(long = "as", value_name = "NAME", value_parser = subscriber, requires = "notify")]
     pub subscriber: Option<String>,
-    /// Go on with all jobs of the session, as they start and end
+    /// Continue with all jobs of the session, as they start and end
     #[arg(long, conflicts_with_all = ["any", "jobs"])]
     pub follow: bool,
-    /// The session whose jobs are meant, if not the caller's
+    /// The session whose jobs are meant [default: the caller's]
     #[arg(long, value_name = "KEY")]
     pub session: Option<String>,
     #[command(flatten)]
@@ -31,35 +31,35 @@ pub struct WaitTell {
 
 #[derive(Clone, Debug, Args)]
 pub struct Watching {
-    /// Tell of lines that match this regular expression, while the job runs
+    /// Also notify of lines that match this regular expression, while the job runs
     #[arg(long, value_name = "RE", value_parser = pattern)]
     pub on_output: Option<String>,
-    /// Tell that a job that writes is alive, this often
+    /// Also notify this often that a job still writes output
     #[arg(long, value_name = "DURATION", allow_negative_numbers = true, value_parser = settings::duration)]
     pub heartbeat: Option<Duration>,
 }
 
 #[derive(Clone, Debug, Args)]
 pub struct Webhook {
-    /// The key that signs webhooks (whsec_…), in a file that only you can read
+    /// A file with the key that signs webhooks (whsec_…), readable by you alone
     #[arg(long, value_name = "FILE")]
     pub secret_file: Option<PathBuf>,
-    /// Webhooks may go to addresses of private networks
+    /// Allow webhooks to addresses of private networks
     #[arg(long)]
     pub allow_private: bool,
 }
 
-/// Say who is to be told when jobs end
+/// Manage notifications
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A subscription stands until it is removed: whatever job ends, its supervisor tells. What cannot be delivered \
-is tried again, and stays pending for the next agent-sh that runs.
+A subscription stands until it is removed. Every job that ends notifies its subscribers. A notification that cannot be \
+delivered is retried, and stays pending for the next agent-sh that runs.
 
 Example:
   agent-sh notify add dir:/home/you/events
   agent-sh notify list
 
-Exit codes: 0 done, 2 wrong usage, 125 no such subscription, not delivered, or agent-sh failed.")]
+Exit codes: 0 success, 2 wrong usage, 125 no such subscription, not delivered, or agent-sh failed.")]
 pub struct Notify {
     #[command(subcommand)]
     pub what: NotifyWhat,
@@ -77,7 +77,7 @@ pub enum NotifyWhat {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Sinks:
-  dir:/DIRECTORY   one file EVENT.json per event, complete or not there
+  dir:/DIRECTORY   one file EVENT.json per event, complete or absent
   exec:/PROGRAM    the event on stdin; no shell, only PATH, 10 seconds
   https://URL      a signed POST (Standard Webhooks); http:// to this machine
   unix:/SOCKET     one line to whoever listens, if it is yours
@@ -90,17 +90,17 @@ Example:
   agent-sh notify add https://example.com/hook --as web --secret-file ~/.key
   agent-sh notify add auto --on-output 'listening on|error'
 
-Exit codes: 0 done, 2 wrong usage, 125 there is one of that name, or agent-sh failed.")]
+Exit codes: 0 success, 2 wrong usage, 125 the name is taken, or agent-sh failed.")]
 pub struct NotifyAdd {
     /// Where events go
     pub sink: String,
-    /// The name of the subscription; made from the sink unless given
+    /// The name of the subscription [default: made from the sink]
     #[arg(long = "as", value_name = "NAME", value_parser = subscriber)]
     pub subscriber: Option<String>,
     /// Only jobs of this session
     #[arg(long, value_name = "KEY")]
     pub session: Option<String>,
-    /// Which ends
+    /// Which ends to notify of
     #[arg(long, value_name = "WHICH", default_value = "always")]
     pub on: OnWord,
     #[command(flatten)]
@@ -109,7 +109,7 @@ pub struct NotifyAdd {
     pub web: Webhook,
 }
 
-/// List subscriptions with what is pending, delivered and dead
+/// List subscriptions with pending, delivered and dead notifications
 #[derive(Debug, Args)]
 pub struct NotifyList {
     /// Print JSON
@@ -117,14 +117,14 @@ pub struct NotifyList {
     pub json: bool,
 }
 
-/// Remove a subscription; nothing more is delivered to it
+/// Remove a subscription
 #[derive(Debug, Args)]
 pub struct NotifyName {
     /// The name of the subscription
     pub name: String,
 }
 
-/// Send a test event now, and say what became of it
+/// Send a test event now, and report the result
 #[derive(Debug, Args)]
 pub struct NotifyTest {
     /// The name of the subscription

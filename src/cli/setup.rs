@@ -5,14 +5,14 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-/// Put agent-sh where it will be called
+/// Configure a harness to use agent-sh
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
   agent-sh setup claude-code
   agent-sh setup shims ~/.local/share/agent-sh/shims
 
-Exit codes: 0 done, 2 wrong usage, 125 agent-sh failed. 'agent-sh help setup claude-code' and the like say more.")]
+Exit codes: 0 success, 2 wrong usage, 125 agent-sh failed. 'agent-sh help setup claude-code' and so on have details.")]
 pub struct Setup {
     #[command(subcommand)]
     pub what: SetupWhat,
@@ -28,42 +28,41 @@ pub enum SetupWhat {
     Gemini(Gemini),
 }
 
-/// Make a directory of links (sh bash zsh dash nohup setsid agent-sh) for the front of PATH
+/// Create a directory of links (sh bash zsh dash nohup setsid agent-sh) to put first in PATH
 #[derive(Debug, Args)]
 #[command(after_help = "\
-With DIR first in PATH, scripts, Makefiles and npm scripts that call a shell, nohup or setsid by name are caught \
-too. Only names that this machine has are linked. Files that are not ours are never replaced or removed. \
-The settings to make are printed on stdout.
+With DIR first in PATH, scripts, Makefiles and npm scripts that call a shell, nohup or setsid by name use agent-sh \
+too. Links only names that this machine has. Never replaces or removes files that are not its own. \
+Prints the settings to make on stdout.
 
 Example:
   agent-sh setup shims ~/.local/share/agent-sh/shims
   agent-sh setup shims ~/.local/share/agent-sh/shims --undo
 
-Exit codes: 0 done (also when nothing was to do), 2 wrong usage, 125 a file is in the way or agent-sh failed.")]
+Exit codes: 0 success, even if nothing had to be done, 2 wrong usage, 125 a file is in the way or agent-sh failed.")]
 pub struct Shims {
-    /// The directory; made if need be
+    /// The directory; created if missing
     pub dir: PathBuf,
-    /// Remove our links, and the directory if it is empty then
+    /// Remove the links, and the directory if it is then empty
     #[arg(long)]
     pub undo: bool,
-    /// Only print what would be done
+    /// Only show what would be done
     #[arg(long)]
     pub print: bool,
 }
 
-/// Set up Claude Code and its Agent SDK: the shell, and hooks that tell it when a job has ended
+/// Set up Claude Code and its Agent SDK: the shell, and hooks that notify it when a job ends
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Merges into a settings file and leaves everything else in it as it is, to the byte. A second run changes nothing. \
---undo restores the file as it was; if you have edited it since, only our parts leave. Sessions that run already \
-take it up when they are started again.
+Merges into a settings file and leaves everything else in it unchanged, byte for byte. A second run changes nothing. \
+--undo restores the file; if you have edited it since, it removes only our parts. Restart open sessions afterwards.
 
 Example:
   agent-sh setup claude-code
   agent-sh setup claude-code --project --undo
   claude --settings \"$(agent-sh setup claude-code --print)\"
 
-Exit codes: 0 done (also when nothing was to do), 2 wrong usage, 125 the file cannot be changed or agent-sh failed.")]
+Exit codes: 0 success, even if nothing had to be done, 2 wrong usage, 125 the file cannot be changed or agent-sh failed.")]
 pub struct ClaudeCode {
     /// Your own settings: ~/.claude/settings.json, or below CLAUDE_CONFIG_DIR (the default)
     #[arg(long, group = "scope")]
@@ -81,17 +80,17 @@ pub struct ClaudeCode {
     pub how: How,
 }
 
-/// Set up OpenCode: the shell, and a plugin that tells a session when a job has ended
+/// Set up OpenCode: the shell, and a plugin that notifies a session when a job ends
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Sets 'shell' in its configuration, which otherwise stays as it is, to the byte, and adds one file to its plugins. \
-A second run changes nothing; --undo takes both back.
+Sets 'shell' in its configuration, leaves everything else in it unchanged, byte for byte, and adds one plugin file. \
+A second run changes nothing; --undo reverts both.
 
 Example:
   agent-sh setup opencode
   agent-sh setup opencode --project --undo
 
-Exit codes: 0 done (also when nothing was to do), 2 wrong usage, 125 a file cannot be changed or agent-sh failed.")]
+Exit codes: 0 success, even if nothing had to be done, 2 wrong usage, 125 a file cannot be changed or agent-sh failed.")]
 pub struct Opencode {
     /// Your own configuration: ~/.config/opencode (the default)
     #[arg(long, group = "place")]
@@ -103,38 +102,38 @@ pub struct Opencode {
     pub how: How,
 }
 
-/// Set up Codex: bash leads to us, and a thread is told through 'codex queue' when a job has ended
+/// Set up Codex: its bash calls agent-sh, and 'codex queue' notifies a thread when a job ends
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Codex calls the login shell by its path. Setup lets its bash hand every command to us (BASH_ENV in \
-shell_environment_policy of config.toml, which otherwise stays as it is) and adds the subscription 'codex', which \
-wakes a thread when its job has ended. In Codex's sandbox bash does not read that file; what to do by hand is said.
+Codex calls the login shell by its path. Setup makes its bash pass every command to agent-sh (BASH_ENV in \
+shell_environment_policy of config.toml, which is otherwise unchanged) and adds the subscription 'codex', which \
+wakes a thread when its job ends. In Codex's sandbox bash does not read that file; setup says what to do by hand.
 
 Example:
   agent-sh setup codex
   agent-sh setup codex --undo
 
-Exit codes: 0 done (also when nothing was to do), 2 wrong usage, 125 a file cannot be changed or agent-sh failed.")]
+Exit codes: 0 success, even if nothing had to be done, 2 wrong usage, 125 a file cannot be changed or agent-sh failed.")]
 pub struct Codex {
     #[command(flatten)]
     pub how: How,
 }
 
-/// Set up Gemini CLI: hooks that tell a session when a job has ended, and a directory of links to start it with
+/// Set up Gemini CLI: hooks that notify a session when a job ends, and a directory of links to start it with
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Merges hooks into a settings file and leaves everything else in it as it is, to the byte. Gemini CLI calls the first \
-bash on PATH: setup makes a directory of links and prints the line that puts it in front; that line goes into your \
-shell's profile by hand, for it changes more than Gemini CLI. A second run changes nothing; --undo takes all of it back.
+Merges hooks into a settings file and leaves everything else in it unchanged, byte for byte. Gemini CLI calls the first \
+bash on PATH: setup creates a directory of links and prints the line that puts it first. Add that line to your \
+shell's profile yourself, because it affects more than Gemini CLI. A second run changes nothing; --undo reverts everything.
 
-A session is told of an end in the turn that it is at, at that turn's end, with its next prompt, or when it is \
-resumed; 'gemini -p' waits for its jobs for a while (AGENT_SH_STOP_WAIT). One that sits idle cannot be woken.
+A session is notified in its current turn, at the end of that turn, with its next prompt, or when it is resumed; \
+'gemini -p' waits for its jobs for a while (AGENT_SH_STOP_WAIT). An idle session cannot be woken.
 
 Example:
   agent-sh setup gemini
   agent-sh setup gemini --undo
 
-Exit codes: 0 done (also when nothing was to do), 2 wrong usage, 125 a file is in the way or agent-sh failed.")]
+Exit codes: 0 success, even if nothing had to be done, 2 wrong usage, 125 a file is in the way or agent-sh failed.")]
 pub struct Gemini {
     /// Your own settings: ~/.gemini/settings.json, or below GEMINI_CLI_HOME (the default)
     #[arg(long, group = "reach")]
@@ -149,30 +148,30 @@ pub struct Gemini {
 /// What every setup of a harness takes.
 #[derive(Debug, Args)]
 pub struct How {
-    /// Write nothing: print the settings to stdout, and say what would be done
+    /// Change nothing: print the settings to stdout, and say what would be done
     #[arg(long)]
     pub print: bool,
-    /// Take back what setup did
+    /// Revert what setup did
     #[arg(long)]
     pub undo: bool,
 }
 
-/// Answer an event of a harness; 'setup' puts this into its settings
+/// Handle an event of a harness; called by its settings
 #[derive(Debug, Args)]
 #[command(after_help = "\
-What the harness says of the event comes as JSON on stdin. Trouble of ours never ends a session: unknown \
-harnesses and events, and a state that cannot be read, end with 0.
+Reads the event as JSON from stdin. A failure here never breaks a session: unknown harnesses and events, and a state \
+directory that cannot be read, exit with 0.
 
-claude-code: SessionStart, UserPromptSubmit, Stop, SessionEnd, and Wait, which stays until a job has ended.
+claude-code: SessionStart, UserPromptSubmit, Stop, SessionEnd, and Wait, which waits until a job ends.
 gemini: SessionStart, BeforeAgent, AfterTool, AfterAgent, SessionEnd.
-opencode: Wait, which tells every end as a line of JSON on stdout and reads 'told' as the answer.
+opencode: Wait, which prints every end as a line of JSON and reads 'told' as the answer.
 
 Example:
   echo '{\"session_id\":\"0c6e\"}' | agent-sh hook claude-code SessionStart
 
-Exit codes: 0, or with claude-code 2 where that wakes the session with the text on stderr.")]
+Exit codes: 0, or with claude-code 2 to wake the session with the text on stderr.")]
 pub struct Hook {
-    /// Which harness calls
+    /// The harness
     pub harness: String,
     /// The event, as the harness names it
     pub event: String,

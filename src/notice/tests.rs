@@ -74,7 +74,7 @@ fn the_first_line_is_the_fact() {
                     session: None,
                 });
             })),
-            "Background job 7f3k (web) was ended by signal 15 (TERM) after 4m12s, its time was over: cargo build --release",
+            "Background job 7f3k (web) was ended by signal 15 (TERM) after 4m12s, timed out: cargo build --release",
         ),
     ] {
         assert_eq!(line, wanted);

@@ -112,7 +112,7 @@ impl Supervisor {
         };
         format!(
             "[agent-sh] job {id} is still running in the background: {command} (pid {pid}). \
-             Output: {output}. Wait: {program} wait {id}. Stop: {program} kill {id}"
+             Output: {output}. Stop: {program} kill {id}"
         )
     }
 

@@ -143,10 +143,10 @@ fn as_text(findings: &[Finding], width: Option<usize>, palette: Palette) -> Stri
     let count = |status| findings.iter().filter(|f| f.status == status).count();
     let _ = writeln!(
         out,
-        "\n{} ok, {} to know, {} to put right",
+        "\n{} ok, {}, {}",
         count(Status::Ok),
-        count(Status::Warn),
-        count(Status::Fail)
+        counted(count(Status::Warn), "warning"),
+        counted(count(Status::Fail), "failure")
     );
     out
 }
@@ -168,6 +168,14 @@ fn wrapped(text: &str, room: usize) -> Vec<String> {
         lines.push(String::new());
     }
     lines
+}
+
+/// A number of things, one or many.
+fn counted(count: usize, what: &str) -> String {
+    match count {
+        1 => format!("1 {what}"),
+        _ => format!("{count} {what}s"),
+    }
 }
 
 #[cfg(test)]
@@ -192,7 +200,7 @@ fail  orphans          a process that lost its parent was
                        -> jobs end with the call here; use a
                           newer kernel
 
-1 ok, 0 to know, 1 to put right
+1 ok, 0 warnings, 1 failure
 ";
         assert_eq!(as_text(&findings, Some(60), Palette::OFF), wanted);
     }

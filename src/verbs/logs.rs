@@ -243,7 +243,7 @@ impl Stream {
         let marks = job.times();
         if marks.is_empty() {
             if job.bytes_total() > 0 {
-                message::say("nobody noted when this job wrote what: all of it is shown");
+                message::say("no timestamps for this output: showing all of it");
             }
             return Ok(());
         }

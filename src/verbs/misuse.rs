@@ -112,7 +112,7 @@ pub(super) fn no_option(verb: &str, option: &str) -> Error {
         .filter_map(|arg| Some(format!("--{}", arg.get_long()?)))
         .find(|known| is_near(name, known));
     let help = format!(
-        "'agent-sh {verb} --help' lists the options; a program of that name stands behind '--'"
+        "'agent-sh {verb} --help' lists the options; put a program's own options after '--'"
     );
     Error::Usage {
         text: format!("'agent-sh {verb}' has no option '{name}'"),

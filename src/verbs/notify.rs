@@ -90,7 +90,7 @@ fn list(context: &Context, as_json: bool) -> Result<u8> {
     }
     if rows.is_empty() {
         message::say_with_hint(
-            "nobody is to be told of anything",
+            "no subscriptions",
             "'agent-sh notify add --help' shows how to change that",
         );
         return Ok(0);

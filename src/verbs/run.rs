@@ -112,7 +112,7 @@ fn timed_out(job: &JobView) -> Result<Option<u8>> {
         .and_then(|now| now.record.as_ref()?.data.kill_requested.as_ref());
     let limit = asked.filter(|kill| ["timeout", "idle-timeout"].contains(&kill.by.as_str()));
     Ok(limit.map(|kill| {
-        message::say(format!("its time was over (--{})", kill.by));
+        message::say(format!("timed out (--{})", kill.by));
         wait::TIMED_OUT
     }))
 }

@@ -75,7 +75,7 @@ fn lines(job: &JobView) -> Vec<(&'static str, String)> {
     add("harness", launch.harness.clone());
     add("process", Some(format!("pid {}", launch.proc.pid)));
     add("supervisor", supervisor(job));
-    let typing = "its terminal: 'agent-sh send' types at it, 'agent-sh attach' sits down at it";
+    let typing = "its terminal: use 'agent-sh send' or 'agent-sh attach'";
     let can_type = launch.interactive && !job.state.is_terminal();
     add("stdin", can_type.then(|| typing.to_owned()));
     add("output", Some(output(job)));

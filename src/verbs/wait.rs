@@ -20,7 +20,7 @@ use progress::Progress;
 
 /// The exit code when the time is over, as `timeout` has it.
 pub(crate) const TIMED_OUT: u8 = 124;
-/// The job ended without what was waited for.
+/// The job ended before the condition was met.
 const NOT_SO: u8 = 1;
 
 pub(crate) fn wait(context: &Context, wait: &Wait) -> Result<u8> {
@@ -231,7 +231,7 @@ fn tell(context: &Context, job: &JobView, report: &Report, wait: &Wait) -> Resul
     }
     tell_end(context, job, wait.json)?;
     if matches!(report, Report::EndedWithout) && !wait.json {
-        message::say(format!("job {id} ended without what was waited for"));
+        message::say(format!("job {id} ended before the condition was met"));
     }
     Ok(())
 }

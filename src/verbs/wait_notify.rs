@@ -266,7 +266,7 @@ pub(crate) fn wait(context: &Context, wait: &Wait) -> Result<u8> {
             let after = short_duration(timeout);
             message::say_with_hint(
                 format!("{jobs} still running after {after} of waiting"),
-                "its end stays owed to those who were to be told",
+                "the notification stays pending",
             );
             Ok(TIMED_OUT)
         }

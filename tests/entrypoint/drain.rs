@@ -123,9 +123,16 @@ fn twenty_jobs_and_a_stop() {
 #[test]
 fn a_helper_and_a_main_program() {
     let Some(sandbox) = sandbox() else { return };
-    let text = "{ trap 'exit 4' TERM; while :; do sleep 0.05; done; } & exec sleep 1000";
-    let call = Init::Ours.as_pid_1(&sandbox, &[], &[&agent_sh(&sandbox), "-c", text]);
-    assert_eq!(stop(&sandbox, call, 1), Status::Exited(143));
+    let ready = sandbox.path("ready");
+    let text = format!(
+        "{{ trap 'exit 4' TERM; : >{}; while :; do sleep 0.05; done; }} & exec sleep 1000",
+        ready.display()
+    );
+    let call = Init::Ours.as_pid_1(&sandbox, &[], &[&agent_sh(&sandbox), "-c", &text]);
+    let call = call.start();
+    wait_until("the helper has its trap", || ready.exists());
+    signal(child_of(call.pid()), Signal::SIGTERM);
+    assert_eq!(call.finish().status, Status::Exited(143));
     let records = job_records(&sandbox);
     assert_eq!(records.len(), 1);
     assert_eq!(

@@ -153,7 +153,10 @@ fn a_tree_that_is_killed_at_one_blow_is_one_job() {
             "children" => {
                 signal(chain.members[2].pid, Signal::SIGTERM);
                 signal(chain.members[1].pid, Signal::SIGTERM);
-                wait_until("its child has ended", || !chain.members[1].lives());
+                // Else one of them could still take what is meant for the job.
+                wait_until("the others have ended", || {
+                    !chain.members[1].lives() && !chain.members[2].lives()
+                });
                 chain.stage.gate.release(1);
             }
             "verb" | "verb by force" => {

@@ -47,7 +47,7 @@ fn until_a_line_matches() {
     let in_vain = in_vain.finish();
     assert_eq!(in_vain.status, Status::Exited(1), "{in_vain:?}");
     assert!(
-        in_vain.errors().contains("without what was waited for"),
+        in_vain.errors().contains("before the condition was met"),
         "{in_vain:?}"
     );
     // What was written is still there.

@@ -42,8 +42,8 @@ fn child_setup(plan: &Plan) -> io::Result<()> {
         // SAFETY: nothing in this child uses its standard streams any more.
         check(unsafe { libc::close(fd) })?;
     }
-    // Whoever runs the tests in the background of a shell script ignores these.
-    for signal in [libc::SIGINT, libc::SIGQUIT] {
+    // Whoever runs the tests in the background of a shell script, or with nohup, ignores these.
+    for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT] {
         // SAFETY: the default action installs no handler.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }

@@ -183,7 +183,7 @@ fn run_and_sit_down() {
     seat.sees("quick");
     let mut seat = Seat::start(run(&["--timeout", "1s", "--", "sleep", "600"]));
     assert_eq!(seat.ended(), Status::Exited(124));
-    seat.sees("its time was over (--timeout)");
+    seat.sees("timed out (--timeout)");
     let ended = run(&["echo streamed; exit 4"]).run();
     assert_eq!(ended.status, Status::Exited(4), "{ended:?}");
     assert_eq!(ended.text().trim_end(), "streamed", "{ended:?}");

@@ -162,7 +162,7 @@ pub(super) fn callers(context: &Context) -> Vec<Finding> {
     let is_gemini = harness.as_deref() == Some(gemini::NAME);
     let mut found = vec![match harness {
         Some(harness) => ok("harness", harness),
-        None => ok("harness", "none that is known calls us"),
+        None => ok("harness", "not called by a known harness"),
     }];
     found.push(match context.session() {
         None => ok("session", "none: verbs show the jobs of every session"),
