@@ -44,9 +44,6 @@ pub struct Entrypoint {
     /// From TERM to KILL for jobs [default: 2s]
     #[arg(long, value_name = "DURATION")]
     pub grace: Option<String>,
-    /// Copy the output of jobs to stdout, each line with the job's id
-    #[arg(long)]
-    pub mirror: bool,
     /// The command and its arguments
     #[arg(
         value_name = "COMMAND",

@@ -34,8 +34,6 @@ pub(super) struct Options {
     pub(super) grace: Duration,
     /// From a stop request to KILL.
     pub(super) budget: Duration,
-    /// The output of jobs is copied to stdout.
-    pub(super) mirror: bool,
     pub(super) command: Vec<OsString>,
 }
 
@@ -58,7 +56,6 @@ impl Options {
             drain: DRAIN,
             grace: GRACE,
             budget: BUDGET,
-            mirror: false,
             command: Vec::new(),
         };
         let mut given = (None, None);
@@ -88,12 +85,6 @@ impl Options {
                 "-r" => options.rewrites.push(rewrite(&value()?).map_err(wrong)?),
                 "--drain" => given.0 = Some(settings::duration(&value()?).map_err(wrong)?),
                 "--grace" => given.1 = Some(settings::duration(&value()?).map_err(wrong)?),
-                "--mirror" if attached.is_none() => options.mirror = true,
-                "--mirror" => {
-                    return Err(Refused::Wrong(
-                        "option '--mirror' takes no value".to_owned(),
-                    ));
-                }
                 _ => options.switches(name, attached.as_deref())?,
             }
         }
@@ -220,11 +211,10 @@ mod tests {
         ] {
             assert_eq!(read(words).unwrap().command, command, "{words}");
         }
-        let all = read(
-            "-g -s -e 143 -e 0 -p SIGTERM -r 15:3 -r usr1:0 --drain 1s --grace=500ms --mirror -- a",
-        );
+        let all =
+            read("-g -s -e 143 -e 0 -p SIGTERM -r 15:3 -r usr1:0 --drain 1s --grace=500ms -- a");
         let all = all.unwrap();
-        assert!(all.group && all.subreaper && all.mirror);
+        assert!(all.group && all.subreaper);
         assert_eq!(all.ok, [143, 0]);
         assert_eq!(all.parent_death, Some(libc::SIGTERM));
         assert_eq!(all.rewrites, [(15, 3), (10, 0)]);
@@ -252,7 +242,6 @@ mod tests {
             ("-x -- a", "unknown option '-x'"),
             ("-gx -- a", "unknown option '-gx'"),
             ("--nope -- a", "unknown option '--nope'"),
-            ("--mirror=1 -- a", "option '--mirror' takes no value"),
         ] {
             assert_eq!(read(words), Err(Refused::Wrong(why.to_owned())), "{words}");
         }

@@ -9,6 +9,27 @@ use crate::support::{
 };
 use nix::sys::signal::Signal;
 
+/// Short, where the program is on PATH: two rows of an ordinary terminal.
+#[test]
+fn the_announcement_of_a_short_command() {
+    if !stands_in() {
+        return;
+    }
+    let stage = Stage::new();
+    let links = stage.sandbox.link("bash");
+    let links = links.parent().unwrap().display();
+    let call = stage.sandbox.call("bash").c("sleep 1000 & echo $!");
+    let ended = call
+        .env("PATH", format!("/usr/bin:/bin:{links}"))
+        .env("AGENT_SH_ANNOUNCE", "1")
+        .run();
+    let line = ended.errors();
+    let line = line.trim_end();
+    assert!(line.contains("Output: agent-sh logs "), "{ended:?}");
+    assert!(line.chars().count() <= 160, "{}: {line}", line.len());
+    signal(ended.text().trim().parse().unwrap(), Signal::SIGTERM);
+}
+
 /// One line on stderr for each job that outlives the call; none when told not to.
 #[test]
 fn the_announcement() {
@@ -36,7 +57,6 @@ fn the_announcement() {
             "worker",
             "pid ",
             "agent-sh logs",
-            "agent-sh wait",
             "agent-sh kill",
         ] {
             assert!(line.contains(part), "no '{part}' in {line}");
