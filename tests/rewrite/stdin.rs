@@ -92,7 +92,7 @@ fn a_job_reads_nothing_of_the_callers() {
     for shell in shells("bdz") {
         for (text, usual, dash) in TEXTS {
             let wanted = if shell == "dash" { dash } else { usual };
-            let (own, _writer) = nix::unistd::pipe().unwrap();
+            let (own, _writer) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).unwrap();
             let identity = nix::sys::stat::fstat(&own).unwrap();
             let identity = format!("{}:{} ", identity.st_dev, identity.st_ino);
             // What is waited for is awaited in a way that the plan does not see.
@@ -130,7 +130,7 @@ fn a_reader_in_the_background_ends_at_once() {
             "cat & cat & w=wait; $w; echo over",
             "{ cat; } & { cat; } & w=wait; $w; echo over",
         ] {
-            let (open, _writer) = nix::unistd::pipe().unwrap();
+            let (open, _writer) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).unwrap();
             let call = sandbox.call(shell).c(text).input(Input::Fd(open));
             assert_eq!(call.run().text(), "over\n", "{shell}: {text}");
             let call = sandbox.call(shell).c(text).streams(Streams::Terminal);
