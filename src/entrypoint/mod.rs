@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use crate::error::Error;
 use crate::handoff::{END_JOBS, SUPERVISOR_TITLE};
+use crate::invocation::DELIVER;
 use crate::notify::deliver::TITLE as DELIVERY_TITLE;
 use crate::sys::fds::{self, Kind};
 use crate::sys::init::{self, AllSignals};
@@ -364,9 +365,12 @@ fn is_supervisor(stat: &proc::Stat) -> bool {
     is_named(stat, SUPERVISOR_TITLE)
 }
 
-/// A supervisor, or a helper that carries notifications.
+/// A supervisor, or a helper that carries notifications, also one that has yet to name itself.
 fn is_ours(stat: &proc::Stat) -> bool {
-    is_supervisor(stat) || is_named(stat, DELIVERY_TITLE)
+    let words = || proc::cmdline(stat.pid).unwrap_or_default();
+    is_supervisor(stat)
+        || is_named(stat, DELIVERY_TITLE)
+        || words().get(1).is_some_and(|word| word == DELIVER)
 }
 
 /// The kernel keeps 15 bytes of a name.

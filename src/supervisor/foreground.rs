@@ -147,9 +147,11 @@ impl Supervisor {
     }
 
     /// Signals `root` and its descendants, jobs and their descendants excepted unless `root` is one, and
-    /// what is about to become a job. Gives what it signalled.
+    /// what is about to become a job; of a job itself, which may look like that, all. Gives what it
+    /// signalled.
     pub(super) fn signal_tree(&self, root: i32, signal: i32) -> Vec<(i32, u64)> {
         let table = proc::table();
+        let is_job = self.job_of(root).is_some();
         let mut spared: Vec<i32> = Vec::new();
         for job in self.jobs.iter().filter(|job| !job.ended && job.pid != root) {
             spared.extend(proc::tree_in(&table, job.pid).iter().map(|stat| stat.pid));
@@ -168,7 +170,8 @@ impl Supervisor {
         };
         let targets: Vec<(i32, u64)> = tree
             .iter()
-            .filter(|stat| !spared.contains(&stat.pid) && !self.is_passed_by(stat, signal))
+            .filter(|stat| !spared.contains(&stat.pid))
+            .filter(|stat| is_job || !self.is_passed_by(stat, signal))
             .map(|stat| (stat.pid, stat.starttime))
             .collect();
         for &signal in rounds {
