@@ -200,6 +200,8 @@ pub(crate) fn generate_frames(random: &mut Random, corpus: &[Vec<u8>]) -> Vec<u8
         let asked = Asked {
             how: How::ALL[random.below(How::ALL.len())],
             pipe: random.one_in(2),
+            stdin: random.one_in(2),
+            ..Asked::plain(How::Ampersand)
         };
         let what = match random.below(4) {
             0 => What::Look,
