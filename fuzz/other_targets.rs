@@ -1,6 +1,7 @@
 //! Records, what jobs print, frames, settings.
 
 use std::ffi::OsString;
+use std::fmt::Write;
 use std::os::unix::ffi::OsStringExt;
 
 use agent_sh::fuzzing::{
@@ -326,9 +327,9 @@ pub(crate) fn generate_settings(random: &mut Random, corpus: &[Vec<u8>]) -> Vec<
         let setting = &SETTINGS[random.below(SETTINGS.len())];
         let value = random.pick(&values);
         if random.one_in(2) {
-            file.push_str(&format!("{} = {value}\n", setting.name));
+            let _infallible = writeln!(file, "{} = {value}", setting.name);
         } else {
-            environment.push_str(&format!("{}={value}\n", setting.variable));
+            let _infallible = writeln!(environment, "{}={value}", setting.variable);
         }
     }
     let mut bytes = [file.as_bytes(), b"\0", environment.as_bytes()].concat();

@@ -80,7 +80,7 @@ pub(crate) fn check_scanner(text: &[u8]) -> Result<u64, String> {
                 }
             }
         }
-        if text.len() % SELDOM != 0 {
+        if !text.len().is_multiple_of(SELDOM) {
             continue;
         }
         let again = scan(text, dialect);
@@ -119,7 +119,7 @@ pub(crate) fn check_rewriter(text: &[u8]) -> Result<u64, String> {
         if lines(&out) != lines(text) || out.len() > 131_071 {
             return fail(&format!("lines or length of {}", shown(&out)));
         }
-        if text.len() % SELDOM != 0 {
+        if !text.len().is_multiple_of(SELDOM) {
             continue;
         }
         let again = plan(&out, dialect);
