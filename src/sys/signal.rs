@@ -15,6 +15,18 @@ pub const ENDING: [i32; 5] = [
 /// What the kernel sends to whoever reaches a limit. Not taken, the write or the work just fails.
 pub const LIMITS: [i32; 2] = [libc::SIGXFSZ, libc::SIGXCPU];
 
+/// Signals that end no process which neither catches nor ignores them.
+pub const HARMLESS: [i32; 8] = [
+    libc::SIGCHLD,
+    libc::SIGCONT,
+    libc::SIGSTOP,
+    libc::SIGTSTP,
+    libc::SIGTTIN,
+    libc::SIGTTOU,
+    libc::SIGURG,
+    libc::SIGWINCH,
+];
+
 /// The mask and dispositions as they were at some moment, to be put back in a child.
 #[derive(Clone)]
 pub struct Saved {

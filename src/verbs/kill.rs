@@ -22,7 +22,7 @@ use crate::message;
 use crate::record::KillIntent;
 use crate::store::{JobView, Waited};
 use crate::sys::clock;
-use crate::sys::signal::ENDING;
+use crate::sys::signal::{ENDING, HARMLESS};
 use crate::text;
 use crate::verbs::format::{ending, sentence, signal_name};
 use crate::verbs::{Context, row};
@@ -37,17 +37,6 @@ const FOR_RECORD: Duration = Duration::from_secs(5);
 const AFTER_OTHER: Duration = Duration::from_millis(300);
 /// How often it is looked for what has become a job meanwhile.
 const ROUNDS: usize = 5;
-/// Signals that no program ends by unless it wants to: they are no wish for an end.
-const HARMLESS: [i32; 8] = [
-    libc::SIGCHLD,
-    libc::SIGCONT,
-    libc::SIGSTOP,
-    libc::SIGTSTP,
-    libc::SIGTTIN,
-    libc::SIGTTOU,
-    libc::SIGURG,
-    libc::SIGWINCH,
-];
 
 /// `-9`, `-KILL`, `-SIGTERM`, as every kill takes them, in the form that clap reads.
 pub(crate) fn readable(args: Vec<OsString>) -> Vec<OsString> {

@@ -1,18 +1,7 @@
 //! The signals of other processes: which wait for them, which they block.
 
 use super::{Stat, path};
-
-/// Signals that do not end a process that neither catches nor ignores them.
-const HARMLESS: [i32; 8] = [
-    libc::SIGCHLD,
-    libc::SIGCONT,
-    libc::SIGSTOP,
-    libc::SIGTSTP,
-    libc::SIGTTIN,
-    libc::SIGTTOU,
-    libc::SIGURG,
-    libc::SIGWINCH,
-];
+use crate::sys::signal::HARMLESS;
 
 /// Whether a process that lives is about to end: its end has begun, or a signal that it can do nothing
 /// about waits for it to be given a processor. One that is stopped dies only when it goes on.
