@@ -263,7 +263,7 @@ pub(crate) fn check_frames(bytes: &[u8]) -> Result<u64, String> {
                 let long = matches!(&ask.what, What::Input(input) if input.len() > 3900);
                 (ask.encode(), long)
             }
-            Request::Condemned(_) => continue,
+            Request::KillSet(_) => continue,
         };
         if encoded.len() > 4096 {
             return Err("a frame that is too long".to_owned());

@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
-use crate::handoff::{CALLER_VARIABLE, SUPERVISOR_VARIABLE};
 use crate::session as keys;
 use crate::settings::Settings;
 use crate::sys::{proc, session};
+use crate::wire::{CALLER_VARIABLE, SUPERVISOR_VARIABLE};
 
 /// Programs that are harnesses, by the name they run under.
 const HARNESS_PROGRAMS: &[(&str, &str)] = &[

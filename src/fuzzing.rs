@@ -1,13 +1,11 @@
 //! What the programs in `fuzz/` call: the entry points that take bytes of others. Not an interface for
 //! anybody else; it changes without notice.
 
-pub use crate::handoff::control::{Ask, Size, What};
-pub use crate::handoff::{Address, Register, Registered, Request};
+pub use crate::job::notice;
+pub use crate::job::record::{Parsed, parse_launch, parse_record, parse_summary, started_event};
 pub use crate::job::{How, JobId};
-pub use crate::notice;
 pub use crate::plan::asked::Asked;
 pub use crate::plan::{Plan, plan};
-pub use crate::record::{Parsed, parse_launch, parse_record, parse_summary, started_event};
 pub use crate::rewrite::{original, rewrite, shown};
 pub use crate::screen::{Clean, Newlines, Screen, clean_tail};
 pub use crate::settings::{Checks, SETTINGS, Settings, duration, nearest, size, unknown_variables};
@@ -15,3 +13,5 @@ pub use crate::syntax::{Dialect, Script, scan};
 pub use crate::text::{
     escape_json, quote, redact, replace_misleading, sanitize, sanitize_line, shorten,
 };
+pub use crate::wire::control::{Ask, Size, What};
+pub use crate::wire::{Address, Register, Registered, Request};

@@ -12,28 +12,25 @@
 //! ```
 //!
 //! Rooms, from the pure ones to the floor: `syntax` `plan` `rewrite` `settings` `session` `job`
-//! `record` `text` `screen` do no I/O; `store` owns every path below the state directory; `front`,
+//! `text` `screen` do no I/O; `store` owns every path below the state directory; `front`,
 //! `supervisor`, `launcher` and `verbs` are roles, one per kind of process, and know each other only
-//! through `handoff`; `sys` holds all unsafe code. ARCHITECTURE.md has the invariants and their reasons.
+//! through `wire`; `sys` holds all unsafe code. ARCHITECTURE.md has the invariants and their reasons.
 
 pub mod caller;
 pub mod cli;
-pub mod configured;
+pub mod config;
 pub mod entrypoint;
 pub mod error;
 pub mod front;
 #[doc(hidden)]
 pub mod fuzzing;
-pub mod handoff;
 pub(crate) mod harness;
 pub mod invocation;
 pub mod job;
 pub mod launcher;
 pub mod message;
-pub mod notice;
 pub mod notify;
 pub mod plan;
-pub mod record;
 pub mod rewrite;
 pub mod screen;
 pub mod session;
@@ -52,16 +49,17 @@ pub mod syntax;
 pub mod sys;
 pub mod text;
 pub mod verbs;
+pub mod wire;
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-use handoff::RunJob;
 use invocation::Role;
 use settings::Settings;
 use sys::fds::{self, Kind};
 use verbs::Hooks;
 use verbs::run::RunRequest;
+use wire::RunJob;
 
 /// Runs the program with its arguments, and gives the exit code.
 #[must_use]

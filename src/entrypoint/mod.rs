@@ -15,7 +15,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::error::Error;
-use crate::handoff::{END_JOBS, SUPERVISOR_TITLE};
 use crate::invocation::DELIVER;
 use crate::notify::deliver::TITLE as DELIVERY_TITLE;
 use crate::sys::fds::{self, Kind};
@@ -23,6 +22,7 @@ use crate::sys::init::{self, AllSignals};
 use crate::sys::process::{self, Forked, Image};
 use crate::sys::signal::{self, Saved};
 use crate::sys::{clock, proc, session};
+use crate::wire::{END_JOBS, SUPERVISOR_TITLE};
 use crate::{message, shell};
 
 use options::{Options, Refused};

@@ -8,14 +8,14 @@
 
 use std::time::Duration;
 
-use crate::configured;
+use crate::config;
 use crate::error::Error;
-use crate::handoff::{JOB_VARIABLE, SUPERVISOR_VARIABLE};
 use crate::message;
 use crate::shell::Ourselves;
 use crate::store::{self, Store};
 use crate::sys::proc::{self, Stat};
 use crate::sys::{clock, fds, session};
+use crate::wire::{JOB_VARIABLE, SUPERVISOR_VARIABLE};
 
 /// From TERM to KILL, as when the front is the one that was killed.
 const GRACE: Duration = Duration::from_secs(1);
@@ -66,7 +66,7 @@ impl Foreground {
     fn find(supervisor: i32, shell: Option<i32>) -> Option<Self> {
         let variable = |name: &str, value: &str| format!("{name}={value}").into_bytes();
         let outer = std::env::var(JOB_VARIABLE).ok();
-        let settings = configured::settings(&Ourselves::find());
+        let settings = config::settings(&Ourselves::find());
         let stores = Store::readers(&settings, |name| std::env::var_os(name));
         let jobs = store::all_jobs(&stores).unwrap_or_default();
         let mut found = Self {

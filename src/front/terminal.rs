@@ -18,10 +18,10 @@
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use crate::handoff::{Anchorage, Group};
 use crate::sys::process::{self, Forked};
 use crate::sys::signal::{self, Arrived};
 use crate::sys::{fds, proc, session};
+use crate::wire::{Anchorage, Group};
 
 /// What `ps` shows of an anchor.
 const TITLE: &CStr = c"agent-sh anchor";

@@ -20,7 +20,7 @@ mod whole;
 
 use std::path::Path;
 
-use crate::configured::ConfigFile;
+use crate::config::ConfigFile;
 use crate::settings::{self, Settings};
 use crate::sys::proc;
 

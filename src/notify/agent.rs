@@ -3,7 +3,7 @@
 
 use crate::harness;
 use crate::job::How;
-use crate::record::Launch;
+use crate::job::record::Launch;
 use crate::store::JobView;
 use crate::store::told::{self, Told};
 use crate::store::waiter;

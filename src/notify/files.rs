@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 
 use super::{Event, Sent};
 use crate::error::{Error, Result, cause};
-use crate::record::hex;
+use crate::job::record::hex;
 use crate::sys::fsx;
 use crate::text;
 

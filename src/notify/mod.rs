@@ -25,8 +25,8 @@ pub use exec::{become_hook, check as check_hook};
 pub use sink::{Sink, shown};
 
 use crate::error::{Error, Result};
-use crate::notice::{self, Reader};
-use crate::record::{LONGEST_TAIL, Record};
+use crate::job::notice::{self, Reader};
+use crate::job::record::{LONGEST_TAIL, Record};
 use crate::screen::clean_tail;
 use crate::store::JobView;
 use crate::store::outbox::Subscription;

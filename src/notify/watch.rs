@@ -16,8 +16,8 @@ use sha2::{Digest, Sha256};
 
 use super::{Event, Sent, send};
 use crate::job::JobId;
-use crate::notice::{self, Happened, Reader};
-use crate::record::{self, LONGEST_TAIL, ORIGIN};
+use crate::job::notice::{self, Happened, Reader};
+use crate::job::record::{self, LONGEST_TAIL, ORIGIN};
 use crate::store::outbox::{Claim, Subscription};
 use crate::store::{self, JobView, Reading, Store};
 use crate::sys::{clock, fds, fsx};

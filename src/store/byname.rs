@@ -4,8 +4,8 @@
 use std::os::fd::AsFd;
 use std::time::{Duration, UNIX_EPOCH};
 
+use crate::job::record::{ExitFacts, Moment, millis};
 use crate::job::{LostReason, Outcome};
-use crate::record::{ExitFacts, Moment, millis};
 use crate::sys::fsx;
 
 const BEGIN: &str = "exit.is.";

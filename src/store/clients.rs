@@ -11,7 +11,7 @@ use super::live::Draft;
 use super::sweep::is_old;
 use super::{Store, root};
 use crate::job::JobId;
-use crate::record::ProcIdentity;
+use crate::job::record::ProcIdentity;
 use crate::sys::{fsx, proc};
 
 const DIR: &str = "clients";

@@ -11,7 +11,7 @@ use super::transcript::Transcript;
 use super::{Store, moment, own_identity};
 use crate::error::{Error, Result};
 use crate::job::JobId;
-use crate::record::{self, FORMAT, Launch, LeaseFile};
+use crate::job::record::{self, FORMAT, Launch, LeaseFile};
 use crate::sys::{fsx, lock};
 
 /// Where a place for the next job waits: a directory with an empty `run.json`, which nobody owns. It is

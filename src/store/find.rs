@@ -5,8 +5,8 @@ use std::os::fd::AsFd;
 use super::files::{self, Content};
 use super::{JobView, Store, fsx, root, timeline};
 use crate::error::{Error, Result};
+use crate::job::record::LaunchLabel;
 use crate::job::{JobId, is_id_prefix};
-use crate::record::LaunchLabel;
 
 /// Between the name and the id in `names/`; no name has it.
 const BETWEEN: char = '~';

@@ -26,8 +26,8 @@ use sha2::{Digest, Sha256};
 
 use super::files::{self, Content};
 use super::{Store, fsx};
+use crate::job::record::{FORMAT, hex};
 use crate::job::{JobId, Serial};
-use crate::record::{FORMAT, hex};
 use crate::sys::{clock, lock};
 
 const OWN: &str = "store";

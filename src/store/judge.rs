@@ -16,10 +16,10 @@ use super::files::{self, Content};
 use super::view::{JobView, transcript_path};
 use super::{byname, ids, live, moment, transcript};
 use crate::error::{Error, Result};
-use crate::job::{JobId, LostReason, Outcome, State};
-use crate::record::{
+use crate::job::record::{
     self, ExitFacts, FORMAT, Launch, LeaseFile, OutputFacts, Parsed, ProcIdentity, Record,
 };
+use crate::job::{JobId, LostReason, Outcome, State};
 use crate::sys::{fsx, lock, proc};
 
 /// Whether somebody can still state the end of a job.

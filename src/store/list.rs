@@ -7,7 +7,7 @@ use super::files::{self, Content};
 use super::{JobView, Store, Summary, fsx};
 use crate::error::Result;
 use crate::job::JobId;
-use crate::record;
+use crate::job::record;
 use crate::sys::clock;
 
 /// Fewer jobs than this are not worth a thread.

@@ -21,11 +21,11 @@ use super::files::{self, Content};
 use super::transcript::Transcript;
 use super::{byname, moment};
 use crate::error::{Error, Result};
-use crate::job::{How, JobId, Outcome};
-use crate::record::{
+use crate::job::record::{
     self, CommandText, Durability, ExitFacts, KillIntent, Launch, Moment, ProcIdentity, Record,
     Writer,
 };
+use crate::job::{How, JobId, Outcome};
 use crate::sys::{fsx, lock, signal};
 
 /// What `exit.tmp` reserves: enough for a record with a long command and a full tail.

@@ -78,7 +78,7 @@ pub use waiter::{Arrivals, Waiter};
 
 use crate::error::{Error, Result};
 use crate::job::JobId;
-use crate::record::{Moment, ProcIdentity};
+use crate::job::record::{Moment, ProcIdentity};
 use crate::settings::Settings;
 use crate::sys::{clock, fsx, proc};
 

@@ -36,8 +36,8 @@ use super::files::{self, Content};
 use super::view::JobView;
 use super::{Store, root};
 use crate::error::{Error, Result};
+use crate::job::record::{FORMAT, rfc3339, wall_between};
 use crate::job::{JobId, Serial};
-use crate::record::{FORMAT, rfc3339, wall_between};
 use crate::sys::{clock, fsx};
 
 const PARTS: [&str; 4] = ["want", "claim", "done", "dead"];

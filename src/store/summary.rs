@@ -5,8 +5,8 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::JobView;
+use crate::job::record::{self, RecordSummary};
 use crate::job::{How, JobId, LostReason, State};
-use crate::record::{self, RecordSummary};
 
 /// What a list shows of a job.
 #[derive(Clone, Debug)]

@@ -8,8 +8,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::*;
+use crate::job::record::{CommandText, ExitFacts, KillIntent, KilledBy, Usage};
 use crate::job::{How, LostReason, Outcome, State};
-use crate::record::{CommandText, ExitFacts, KillIntent, KilledBy, Usage};
 use crate::settings::RecordCommand;
 use crate::sys::lock;
 
@@ -49,7 +49,7 @@ pub(super) fn store() -> (tempfile::TempDir, Store) {
 }
 
 /// A process that has ended, so that nobody can take it for alive.
-pub(super) fn dead() -> crate::record::ProcIdentity {
+pub(super) fn dead() -> crate::job::record::ProcIdentity {
     let mut child = Command::new("true").spawn().unwrap();
     let who = identity(child.id() as i32).unwrap();
     child.wait().unwrap();

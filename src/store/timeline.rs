@@ -18,8 +18,8 @@ use serde_json::Value;
 use super::files::{self, Content};
 use super::{JobView, Store, view};
 use crate::error::{Error, Result};
+use crate::job::record::{self, Parsed};
 use crate::job::{How, JobId};
-use crate::record::{self, Parsed};
 use crate::sys::{fsx, lock};
 
 const INDEX: &str = "events.index";

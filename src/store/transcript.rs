@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::times::Times;
-use crate::record::OutputFacts;
+use crate::job::record::OutputFacts;
 use crate::sys::{clock, fsx};
 
 /// After the disk refused, it is asked again this much later.

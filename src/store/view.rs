@@ -15,8 +15,8 @@ use super::times::{self, Mark};
 use super::transcript;
 use super::{MOST_KILLS, moment};
 use crate::error::{Error, Result};
+use crate::job::record::{self, ExitFacts, FORMAT, KillIntent, Launch, OutputFacts, Record};
 use crate::job::{JobId, LostReason, Outcome, State};
-use crate::record::{self, ExitFacts, FORMAT, KillIntent, Launch, OutputFacts, Record};
 use crate::sys::{fsx, lock, proc};
 
 /// What was known of a job when it was looked at.

@@ -1,11 +1,11 @@
 //! The announcement: one stderr line per job that outlives the call, written for a model that never
 //! heard of agent-sh.
 
-use crate::handoff::ToFront;
+use crate::job::notice;
 use crate::job::{How, JobId};
-use crate::notice;
 use crate::settings::Linger;
 use crate::text;
+use crate::wire::ToFront;
 
 use super::Supervisor;
 use super::jobs::Job;

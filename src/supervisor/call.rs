@@ -8,9 +8,9 @@ use super::jobs::Job;
 use super::stream::Sink;
 use super::{DRAIN, LAUNCHING, Phase, REGISTRATION, Supervisor};
 use crate::caller;
-use crate::handoff::ToFront;
 use crate::settings::Linger;
 use crate::sys::{clock, process};
+use crate::wire::ToFront;
 
 /// From the end of the call to the work that the harness need not wait for.
 const SETTLING_DOWN: Duration = Duration::from_millis(10);

@@ -13,9 +13,9 @@ use nix::sys::epoll::EpollFlags;
 
 use super::Supervisor;
 use super::jobs::{Job, STDOUT};
-use crate::handoff::Request;
-use crate::handoff::control::{Answer, Ask, Size, Verdict, What, open_answer};
 use crate::sys::{fds, pty};
+use crate::wire::Request;
+use crate::wire::control::{Answer, Ask, Size, Verdict, What, open_answer};
 
 /// What may wait for one job: so many requests, each of at most one page.
 const MOST_WAITING: usize = 16;
@@ -90,7 +90,7 @@ impl Supervisor {
             match request {
                 Request::Register(request) => self.register(&request),
                 Request::Ask(ask) => self.obey(ask),
-                Request::Condemned(told) => self.note_kill(&told),
+                Request::KillSet(told) => self.note_kill(&told),
             }
         }
         // Each write is whole in the pipe or not in it. What is left of an empty pipe belongs to

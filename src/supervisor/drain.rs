@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::{Phase, Supervisor};
-use crate::handoff::END_JOBS;
 use crate::sys::signal::Arrived;
 use crate::sys::{clock, session};
+use crate::wire::END_JOBS;
 
 impl Supervisor {
     /// A signal for us came beside those of our children. Only whoever reaps us may end our jobs by one.

@@ -1,7 +1,7 @@
 //! The foreground: signalling it without touching jobs, and the record of its death from outside.
 
+use crate::job::record::{self, ExitFacts, KilledBy};
 use crate::job::{How, Outcome};
-use crate::record::{self, ExitFacts, KilledBy};
 use crate::store;
 use crate::sys::proc;
 use crate::sys::{clock, signal};

@@ -3,9 +3,9 @@
 use std::os::fd::{AsFd, AsRawFd};
 
 use super::{GRACE, Phase, Supervisor};
-use crate::handoff::ToSupervisor;
 use crate::settings::OnTerm;
 use crate::sys::{clock, fds};
+use crate::wire::ToSupervisor;
 
 impl Supervisor {
     /// Hears whatever the front has said by now, so that what follows is judged with it.

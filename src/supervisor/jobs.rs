@@ -9,13 +9,13 @@ use super::control::Inbox;
 use super::processes::Ending;
 use super::stream::Sink;
 use super::{Supervisor, TOKEN_ERRORS, TOKEN_JOB, TOKEN_TTY};
-use crate::handoff::Registered;
-use crate::record::{self, ExitFacts, Moment};
+use crate::job::record::{self, ExitFacts, Moment};
 use crate::settings::Capture;
 use crate::store::LiveJob;
 use crate::sys::fds::{self, Object};
 use crate::sys::{clock, proc, pty, session};
 use crate::text::StripEscapes;
+use crate::wire::Registered;
 
 /// How much a job may write in one go after its end before we stop listening.
 const LAST_WORDS: usize = 4 * 1024 * 1024;

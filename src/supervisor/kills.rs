@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::jobs::Job;
 use super::{KILLED_LEFTOVER, Phase, Supervisor};
-use crate::handoff::{Condemned, Who, is_daemon_of};
 use crate::job::How;
 use crate::sys::{clock, proc, session};
+use crate::wire::{KillSet, Who, is_daemon_of};
 
 /// No kill takes longer; whoever says so is not believed.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
@@ -75,7 +75,7 @@ impl Kills {
 
 impl Supervisor {
     /// Somebody who kills a job says who dies with it.
-    pub(super) fn note_kill(&mut self, told: &Condemned) {
+    pub(super) fn note_kill(&mut self, told: &KillSet) {
         let job = self.jobs.iter().position(|job| job.id() == Some(&told.job));
         let until = clock::boottime() + told.time.min(LONGEST);
         for &who in &told.who {

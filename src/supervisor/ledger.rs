@@ -8,12 +8,12 @@ use std::time::{Duration, SystemTime};
 use super::Identity;
 use crate::caller;
 use crate::error::Result;
-use crate::handoff::{Address, RunJob, Work};
 use crate::job::How;
-use crate::record::CommandText;
+use crate::job::record::CommandText;
 use crate::settings::Settings;
 use crate::store::{self, Closed, Draft, LiveJob, Prepared, Store};
 use crate::sys::{clock, proc};
+use crate::wire::{Address, RunJob, Work};
 
 pub(super) struct Ledger {
     /// `Some` once it could be opened.

@@ -33,13 +33,13 @@ use std::time::Duration;
 
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags, EpollTimeout};
 
-use crate::handoff::{Address, FrontLink, LoneJob, RunJob, Work};
-use crate::record::ProcIdentity;
+use crate::job::record::ProcIdentity;
 use crate::settings::Settings;
 use crate::sys::affinity::Affinity;
 use crate::sys::process::{self, ChangeKind, Usage};
 use crate::sys::signal::{Saved, SignalFd};
 use crate::sys::{clock, proc};
+use crate::wire::{Address, FrontLink, LoneJob, RunJob, Work};
 
 use jobs::Job;
 use kills::Kills;

@@ -6,11 +6,11 @@ use std::io::Write;
 use super::jobs::{Mirror, Opened, Output, STDOUT, open_channel, redirections};
 use super::ledger::Start;
 use super::{Phase, Supervisor};
-use crate::handoff::control::open_answer;
-use crate::handoff::{Register, Registered};
 use crate::plan::asked::Asked;
 use crate::settings::Capture;
 use crate::sys::{fds, proc, session};
+use crate::wire::control::open_answer;
+use crate::wire::{Register, Registered};
 
 impl Supervisor {
     /// Makes a process that asks for it a job, and tells it where to write.

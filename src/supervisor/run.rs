@@ -9,11 +9,11 @@ use super::control::Inbox;
 use super::jobs::{Mirror, Output};
 use super::ledger::Start;
 use super::{Phase, Supervisor};
-use crate::handoff::{self, FrontLink, RunJob, ToFront, Work};
 use crate::job::How;
 use crate::sys::fds::Kind;
 use crate::sys::process::{self, Forked, Image};
 use crate::sys::{clock, fds, pty, session};
+use crate::wire::{self, FrontLink, RunJob, ToFront, Work};
 
 /// Reads scripts that name no other.
 const SHELL: &str = "/bin/sh";
@@ -86,7 +86,7 @@ fn become_program(
         drop(fds::put(follower, fd));
     }
     let id = String::from_utf8_lossy(&id[..length]);
-    let mut extra = handoff::job_environment(&id, tty && !run.interactive);
+    let mut extra = wire::job_environment(&id, tty && !run.interactive);
     extra.extend(marker.iter().cloned());
     super::start::child_restore(work);
     let error = Image::new(&work.shell, &work.argv, &extra).child_exec();

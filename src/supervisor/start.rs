@@ -19,14 +19,14 @@ use super::{
     Phase, Shell, Supervisor, TOKEN_CHILD, TOKEN_FEED, TOKEN_LINK, TOKEN_REGISTER, TOKEN_SINK,
 };
 use super::{jobs, run, scarce};
-use crate::handoff::{
-    Address, CALLER_VARIABLE, CHANGED_SIGNALS, END_JOBS, FrontLink, Group, SUPERVISOR_TITLE,
-    SUPERVISOR_VARIABLE, ToFront, Work,
-};
 use crate::sys::fds::{self, FileLimit, Kind};
 use crate::sys::process::{self, Forked, Image};
 use crate::sys::signal::{self, SignalFd};
 use crate::sys::{clock, pty, session};
+use crate::wire::{
+    Address, CALLER_VARIABLE, CHANGED_SIGNALS, END_JOBS, FrontLink, Group, SUPERVISOR_TITLE,
+    SUPERVISOR_VARIABLE, ToFront, Work,
+};
 
 /// How long a supervisor stays on the processor where the call began.
 const SETTLING_IN: Duration = Duration::from_millis(10);

@@ -23,8 +23,8 @@
 use std::os::fd::OwnedFd;
 
 use super::{Phase, Supervisor};
-use crate::handoff::ToFront;
 use crate::sys::{proc, signal};
+use crate::wire::ToFront;
 
 /// A front that was stopped with the shell.
 pub(super) struct StoppedFront {

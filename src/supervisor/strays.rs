@@ -10,13 +10,13 @@ use super::ledger::Start;
 use super::processes::{Class, Context, Ending, Life, ProcessFacts, Reach, Session, classify};
 use super::stream::{Feed, Sink};
 use super::{DRAIN, KILLED_LEFTOVER, LAUNCHING, LEFTOVER, Phase, REGISTRATION, Supervisor};
-use crate::handoff::{self, is_daemon_of};
 use crate::invocation;
 use crate::job::{How, Outcome};
 use crate::rewrite;
 use crate::sys::fds::Object;
 use crate::sys::process::Usage;
 use crate::sys::{clock, fds, proc, session};
+use crate::wire::{self, is_daemon_of};
 
 impl Supervisor {
     /// Our children that are no job, not the shell and not being killed with either; with `dead`, also
@@ -487,7 +487,7 @@ pub(super) fn is_supervisor(pid: i32) -> bool {
 }
 
 fn is_supervisor_name(name: &[u8]) -> bool {
-    let titles = [handoff::SUPERVISOR_TITLE, crate::notify::deliver::TITLE];
+    let titles = [wire::SUPERVISOR_TITLE, crate::notify::deliver::TITLE];
     let mut titles = titles.iter().map(|title| title.to_bytes());
     name.len() == 15 && titles.any(|title| title.starts_with(name))
 }

@@ -13,7 +13,6 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::cli::Attach;
 use crate::error::{Error, Result};
-use crate::handoff::control::{Control, INPUT_LIMIT, Silence, Size, Verdict, What};
 use crate::message;
 use crate::store::JobView;
 use crate::verbs::format::{fit, sentence};
@@ -22,6 +21,7 @@ use crate::verbs::terminal::{self, Happened, Terminal};
 use crate::verbs::wait::code;
 use crate::verbs::watch::{Notices, ending_of};
 use crate::verbs::{Context, row, typing};
+use crate::wire::control::{Control, INPUT_LIMIT, Silence, Size, Verdict, What};
 
 /// Ctrl-] as a byte, and as the sequences of keyboards that name every key (CSI u, modifyOtherKeys).
 const DETACH: [&[u8]; 3] = [b"\x1d", b"\x1b[93;5u", b"\x1b[27;5;93~"];

@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 
 use crate::cli::{self, Kill};
 use crate::error::{Error, Result};
+use crate::job::record::KillIntent;
 use crate::message;
-use crate::record::KillIntent;
 use crate::store::{JobView, Waited};
 use crate::sys::clock;
 use crate::sys::signal::{ENDING, HARMLESS};

@@ -3,9 +3,9 @@
 use std::io::{self, Read};
 
 use crate::error::{Error, Result};
-use crate::handoff::control::Size;
 use crate::screen::{self, Screen};
 use crate::store::{JobView, Reading, TranscriptReader};
+use crate::wire::control::Size;
 
 /// Bytes of one read.
 const CHUNK: usize = 64 * 1024;

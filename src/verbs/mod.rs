@@ -40,7 +40,7 @@ use std::time::Duration;
 use clap::Parser;
 
 use crate::cli::{Cli, Verb};
-use crate::configured::{self, ConfigFile};
+use crate::config::{self, ConfigFile};
 use crate::error::{Error, Result};
 use crate::job::How;
 use crate::message;
@@ -175,12 +175,12 @@ impl Context {
 
     /// For the verb that explains what is wrong: a bad value is no reason to stop.
     fn read_leniently(hooks: Hooks) -> Self {
-        let settings = configured::settings(&Ourselves::find());
+        let settings = config::settings(&Ourselves::find());
         Self { settings, hooks }
     }
 
     pub(crate) fn env(&self, name: &str) -> Option<OsString> {
-        configured::env(name)
+        config::env(name)
     }
 
     /// The caller's session: the conversation, where its client has said which one it is having.

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use crate::cli::Run;
 use crate::error::{Error, Result};
-use crate::handoff::control::Size;
 use crate::message;
 use crate::store::{JobView, Reading};
 use crate::sys::signal;
 use crate::verbs::format::sentence;
 use crate::verbs::{Context, attach, misuse, row, terminal, wait};
+use crate::wire::control::Size;
 
 /// A job to be started outright.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use crate::cli::Send;
 use crate::error::{Error, Result};
-use crate::handoff::control::{Control, INPUT_LIMIT, Silence, Verdict, What};
 use crate::message;
 use crate::store::JobView;
 use crate::verbs::keys;
 use crate::verbs::{Context, typing};
+use crate::wire::control::{Control, INPUT_LIMIT, Silence, Verdict, What};
 
 /// How long a job may take to read what fills its terminal.
 const PATIENCE: Duration = Duration::from_secs(5);

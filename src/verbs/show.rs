@@ -8,8 +8,8 @@ use serde_json::Value;
 use crate::cli::Show;
 use crate::error::Result;
 use crate::job::LostReason;
+use crate::job::record::{Record, Usage};
 use crate::message::{self, Colour, Palette};
-use crate::record::{Record, Usage};
 use crate::store::JobView;
 use crate::text;
 use crate::verbs::format::{ending, short_duration, signal_name, size};
@@ -41,7 +41,7 @@ pub(crate) fn facts(job: &JobView) -> Value {
         let launch = serde_json::to_value(&job.launch).unwrap_or(Value::Null);
         map.insert("launch".to_owned(), launch);
         let output = job.output();
-        let since = output.missing_since.map(crate::record::rfc3339);
+        let since = output.missing_since.map(crate::job::record::rfc3339);
         let output = serde_json::json!({
             "bytes_total": output.bytes_total,
             "bytes_kept": output.bytes_kept,
@@ -119,7 +119,7 @@ fn lost(reason: LostReason) -> String {
 
 /// What of the output nobody was there to keep.
 fn missing(job: &JobView) -> Option<String> {
-    let since = crate::record::rfc3339(job.output().missing_since?);
+    let since = crate::job::record::rfc3339(job.output().missing_since?);
     Some(format!(
         "output after {since} may be: its supervisor was gone some time after that, and nobody counts \
          what is not kept"
@@ -137,7 +137,7 @@ fn supervisor(job: &JobView) -> Option<String> {
     match (job.state.is_terminal(), gone) {
         (true, _) => None,
         (false, true) => {
-            let seen = job.output().missing_since.map(crate::record::rfc3339);
+            let seen = job.output().missing_since.map(crate::job::record::rfc3339);
             let seen = seen.map(|time| format!(", last seen at {time}"));
             let pid = job.launch.supervisor.pid;
             Some(format!("pid {pid}, gone{}", seen.unwrap_or_default()))

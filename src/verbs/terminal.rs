@@ -9,9 +9,9 @@ use std::sync::Mutex;
 use nix::sys::termios::{self, SetArg, Termios};
 
 use crate::error::{Error, Result};
-use crate::handoff::control::Size;
 use crate::sys::signal::SignalFd;
 use crate::sys::{pty, signal};
+use crate::wire::control::Size;
 
 /// What would end us and leave the terminal as it is.
 const ENDING: [i32; 4] = [libc::SIGTERM, libc::SIGHUP, libc::SIGINT, libc::SIGQUIT];

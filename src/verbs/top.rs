@@ -22,8 +22,6 @@ use ratatui::layout::Rect;
 use ratatui::{Terminal as Canvas, TerminalOptions, Viewport};
 
 use crate::error::{Error, Result};
-use crate::handoff::Address;
-use crate::handoff::control::{Control, Size, What};
 use crate::job::JobId;
 use crate::message::{self, Palette};
 use crate::store::JobView;
@@ -34,6 +32,8 @@ use crate::verbs::live::Live;
 use crate::verbs::terminal::{self, Happened, Terminal};
 use crate::verbs::watch::Notices;
 use crate::verbs::{Context, ps, row};
+use crate::wire::Address;
+use crate::wire::control::{Control, Size, What};
 use log::Log;
 
 /// How often the clocks move on.

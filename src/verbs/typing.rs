@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::handoff::Address;
-use crate::handoff::control::{Answer, Control, Silence, Verdict, What};
 use crate::store::JobView;
 use crate::sys::signal;
 use crate::verbs::format::ending;
 use crate::verbs::kill::already;
 use crate::verbs::row;
+use crate::wire::Address;
+use crate::wire::control::{Answer, Control, Silence, Verdict, What};
 
 /// How long a supervisor may take to say that it is there.
 const PATIENCE: Duration = Duration::from_secs(5);

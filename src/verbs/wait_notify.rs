@@ -78,7 +78,7 @@ impl<'a> Audience<'a> {
             let mut sub = start::subscription(&name, &sink, false);
             sub.session.clone_from(&tell.session);
             sub.on_output.clone_from(&tell.watch.on_output);
-            sub.heartbeat_ms = tell.watch.heartbeat.map(crate::record::millis);
+            sub.heartbeat_ms = tell.watch.heartbeat.map(crate::job::record::millis);
             sub.secret_file.clone_from(&tell.web.secret_file);
             sub.allow_private = tell.web.allow_private;
             audience.wanted.push(Wanted::New(Box::new(sub)));

@@ -3,9 +3,9 @@ use std::fs;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use agent_sh::job::record::{CommandText, ExitFacts};
 use agent_sh::job::{How, Outcome};
 use agent_sh::notify::start;
-use agent_sh::record::{CommandText, ExitFacts};
 use agent_sh::settings::{RecordCommand, Settings};
 use agent_sh::store::{Draft, Store, identity, moment};
 

@@ -11,8 +11,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Rooms that do no I/O.
-const PURE: [&str; 10] = [
-    "syntax", "plan", "rewrite", "settings", "session", "job", "record", "text", "screen", "notice",
+const PURE: [&str; 8] = [
+    "syntax", "plan", "rewrite", "settings", "session", "job", "text", "screen",
 ];
 /// One for each kind of process; none knows another.
 const ROLES: [&str; 5] = ["front", "supervisor", "launcher", "entrypoint", "verbs"];
@@ -206,7 +206,7 @@ fn pure_rooms_do_no_io() {
             continue;
         }
         let rooms = ROLES.iter().map(|role| format!("crate::{role}"));
-        let others = ["crate::store", "crate::notify", "crate::handoff"].map(str::to_owned);
+        let others = ["crate::store", "crate::notify", "crate::wire"].map(str::to_owned);
         for what in IMPURE
             .iter()
             .map(|&what| what.to_owned())

@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::job::record::{self, Moment, Record};
 use crate::job::{How, Outcome};
-use crate::record::{self, Moment, Record};
 
 /// The longest name of a subscriber.
 const LONGEST_NAME: usize = 64;

@@ -1,8 +1,8 @@
 use std::path::Path;
 
 use super::*;
+use crate::job::record::{CommandText, ExitFacts};
 use crate::job::{How, Outcome};
-use crate::record::{CommandText, ExitFacts};
 use crate::settings::{RecordCommand, Settings};
 use crate::store::{Draft, identity, moment, told};
 use crate::sys::proc;

@@ -66,7 +66,7 @@ fn a_full_disk_keeps_the_end() {
     assert_eq!(view(&store, reserved.id()).exit_code(), Some(11));
     assert_eq!(
         view(&store, reserved.id()).record.unwrap().data.durability,
-        crate::record::Durability::Boot
+        crate::job::record::Durability::Boot
     );
     give_up(orphan);
     let lost = view(&store, &orphan_id);
@@ -169,7 +169,10 @@ fn a_file_name_states_times_and_bytes() {
             (data.exit_code, data.evidence.as_str()),
             (Some(3), "file-name")
         );
-        assert_eq!(data.ended_at, Some(crate::record::rfc3339(facts.ended.0)));
+        assert_eq!(
+            data.ended_at,
+            Some(crate::job::record::rfc3339(facts.ended.0))
+        );
         assert!(data.duration_ms.unwrap() >= 90_000 - 1);
         let output = &data.output;
         assert_eq!(

@@ -151,7 +151,7 @@ fn a_store_is_made_once_and_says_so_in_every_source() {
 #[test]
 fn the_hash_of_a_command_can_be_compared_and_not_guessed() {
     let ((_one, one), (_two, two)) = (store(), store());
-    let plain = crate::record::hex(&<sha2::Sha256 as sha2::Digest>::digest(b"make"));
+    let plain = crate::job::record::hex(&<sha2::Sha256 as sha2::Digest>::digest(b"make"));
     let hash = one.own().hash(b"make");
     assert_eq!(hash.len(), 64);
     assert_eq!(hash, store_in(one.path()).own().hash(b"make"));

@@ -139,7 +139,7 @@ fn output_may_be_missing_since_the_last_sign_of_a_supervisor() {
     };
     let changed = |view: &JobView, name: &str| {
         let file = std::fs::metadata(view.dir.join(name)).unwrap();
-        crate::record::rfc3339(file.modified().unwrap())
+        crate::job::record::rfc3339(file.modified().unwrap())
     };
     let since = |view: &JobView| {
         let record = view.record.as_ref().unwrap();

@@ -160,7 +160,7 @@ fn clearing_up_takes_turns() {
         let mut record: serde_json::Value =
             serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
         let then = moment().0 - Duration::from_secs(7200);
-        record["recordedtime"] = crate::record::rfc3339(then).into();
+        record["recordedtime"] = crate::job::record::rfc3339(then).into();
         record["sequence"] = "unknown".into();
         std::fs::write(&path, serde_json::to_vec(&record).unwrap()).unwrap();
         id

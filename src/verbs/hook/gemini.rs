@@ -9,7 +9,6 @@ use super::common::{end_session, session, tell_context};
 use super::watch::{Telling, Watch, jobs_of};
 use crate::caller;
 use crate::error::{Error, Result};
-use crate::handoff::SUPERVISOR_VARIABLE;
 use crate::harness::client::Client;
 use crate::harness::gemini::{DIRECTORY, ends_with_its_turn, is_in_transcript};
 use crate::job::JobId;
@@ -17,6 +16,7 @@ use crate::message;
 use crate::store::{self, Store, told};
 use crate::sys::session::parent_pid;
 use crate::verbs::Context;
+use crate::wire::SUPERVISOR_VARIABLE;
 
 /// What the agent may count on.
 const PROMISE: &str = "Of each end you will be told at your next step.";

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 use crate::job::JobId;
-use crate::notice;
+use crate::job::notice;
 use crate::notify::agent;
 use crate::store::told::{self, ToldClaim};
 use crate::store::{JobView, Store, Waited};

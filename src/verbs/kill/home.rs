@@ -5,11 +5,11 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use crate::error::Result;
-use crate::handoff::{Address, Condemned, Origin, Who, may_be_daemon, origin};
 use crate::job::How;
 use crate::store::JobView;
 use crate::sys::proc::{self, Stat};
 use crate::text;
+use crate::wire::{Address, KillSet, Origin, Who, may_be_daemon, origin};
 
 /// How long the supervisor may take to list what a job has left.
 const UNTIL_LISTED: Duration = Duration::from_secs(1);
@@ -159,7 +159,7 @@ impl Home {
         let address = launch.control.as_deref().and_then(Address::from_text);
         if let Some(address) = address.filter(|_| !who.is_empty()) {
             let job = launch.id.clone();
-            Condemned { job, time, who }.tell(address);
+            KillSet { job, time, who }.tell(address);
         }
     }
 }

@@ -15,10 +15,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use crate::error::{Error, Result};
-use crate::handoff::{
-    Address, CHANGED_SIGNALS, FrontLink, LoneJob, RunJob, SUPERVISOR_TITLE, SUPERVISOR_VARIABLE,
-    SupervisorLink, ToFront, ToSupervisor, Work,
-};
 use crate::invocation::{Argv0, Form, ShellCall};
 use crate::session::own_command;
 use crate::shell::{self, Ourselves, RealShell};
@@ -28,7 +24,11 @@ use crate::sys::process::{self, Image};
 use crate::sys::signal::{self, SignalFd};
 use crate::sys::{fds, proc, session};
 use crate::text::quote_all;
-use crate::{configured, message, plan, rewrite};
+use crate::wire::{
+    Address, CHANGED_SIGNALS, FrontLink, LoneJob, RunJob, SUPERVISOR_TITLE, SUPERVISOR_VARIABLE,
+    SupervisorLink, ToFront, ToSupervisor, Work,
+};
+use crate::{config, message, plan, rewrite};
 
 use terminal::{Meant, Next, Terminal};
 
@@ -56,7 +56,7 @@ pub fn stand_in(call: ShellCall, supervise: fn(Work) -> !) -> u8 {
     let saved = signal::Saved::now(CHANGED_SIGNALS);
     fds::fill_closed_streams();
     let ourselves = Ourselves::find();
-    let settings = configured::settings(&ourselves);
+    let settings = config::settings(&ourselves);
     let path = std::env::var_os("PATH");
     let real = match shell::find(&call, settings.shell.as_deref(), path.as_ref(), &ourselves) {
         Ok(real) => real,
@@ -121,7 +121,7 @@ pub fn run_job(
     let saved = signal::Saved::now(CHANGED_SIGNALS);
     fds::fill_closed_streams();
     let ourselves = Ourselves::find();
-    let settings = configured::settings(&ourselves);
+    let settings = config::settings(&ourselves);
     let path = std::env::var_os("PATH");
     let words = argv.iter().map(|word| word.as_bytes());
     let command = if is_text {

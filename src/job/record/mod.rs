@@ -26,7 +26,7 @@ pub use event::*;
 pub const FORMAT: u64 = 1;
 
 /// The JSON Schema (draft 2020-12) of the terminal record.
-pub const SCHEMA: &str = include_str!("record.schema.json");
+pub const SCHEMA: &str = include_str!("../record.schema.json");
 
 /// Names the schema in each record.
 pub const SCHEMA_URI: &str = "urn:agent-sh:schema:job-exited:1";
@@ -146,7 +146,7 @@ pub struct Launch {
     /// The id of its store, for the source of its events; `None`: made by a version without.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store: Option<String>,
-    /// Where the supervisor takes requests (`handoff::Address` as text); `None`: nowhere.
+    /// Where the supervisor takes requests (`wire::Address` as text); `None`: nowhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control: Option<String>,
     /// Whether its stdin is its terminal, so that it can be typed at.

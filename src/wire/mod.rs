@@ -6,9 +6,9 @@
 //! the descriptor and which pipe that is; opening `/proc/PID/fd/N` opens that very pipe, for
 //! processes of the same user alone.
 
-mod condemned;
 pub mod control;
 mod frame;
+mod kill_set;
 mod register;
 
 use std::ffi::{CStr, OsString};
@@ -19,8 +19,8 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicI32;
 use std::time::Duration;
 
-pub use condemned::{Condemned, Origin, Who, is_daemon_of, may_be_daemon, origin};
 pub use frame::Request;
+pub use kill_set::{KillSet, Origin, Who, is_daemon_of, may_be_daemon, origin};
 pub use register::{Register, Registered};
 
 use crate::plan::asked::Asked;

@@ -1,7 +1,7 @@
 //! A process asks to become a job, and is told where to write.
 
-use super::frame::frame;
 use crate::plan::asked::Asked;
+use crate::wire::frame::frame;
 
 /// A request to make a process a job. Encoded in at most PIPE_BUF bytes, so that it arrives whole.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,9 +4,9 @@
 //! Any process of the user can write there. What is no frame is skipped up to the next mark: it costs
 //! its sender the request, never anybody else's.
 
-use super::condemned::{self, Condemned};
-use super::control::Ask;
-use super::register::Register;
+use crate::wire::control::Ask;
+use crate::wire::kill_set::{self, KillSet};
+use crate::wire::register::Register;
 
 /// The longest frame; a longer write would not be atomic (pipe(7)).
 pub(super) const LONGEST: usize = 4096;
@@ -21,7 +21,7 @@ pub enum Request {
     Register(Register),
     Ask(Ask),
     /// Not asked, but told.
-    Condemned(Condemned),
+    KillSet(KillSet),
 }
 
 /// A frame with this content, which must fit.
@@ -57,8 +57,8 @@ impl Request {
                 break None;
             };
             let read = match kind {
-                super::register::KIND => Register::read(content).map(Self::Register),
-                condemned::KIND => Condemned::read(content).map(Self::Condemned),
+                crate::wire::register::KIND => Register::read(content).map(Self::Register),
+                kill_set::KIND => KillSet::read(content).map(Self::KillSet),
                 _ => Ask::read(kind, content).map(Self::Ask),
             };
             from += if read.is_some() {

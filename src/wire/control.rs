@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::Address;
-use super::frame::{HEAD, LONGEST, frame};
 use crate::job::JobId;
 use crate::sys::fds::{self, Kind};
 use crate::sys::{proc, session};
+use crate::wire::Address;
+use crate::wire::frame::{HEAD, LONGEST, frame};
 
 /// The most bytes for a job in one request.
 pub const INPUT_LIMIT: usize = LONGEST - HEAD - 96;

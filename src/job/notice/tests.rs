@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::job::LostReason;
-use crate::record::{
+use crate::job::record::{
     Durability, ExitFacts, KillIntent, KilledBy, Writer, terminal_event, unknown_launch,
 };
 

@@ -12,7 +12,6 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 use crate::error::Error;
-use crate::handoff::{self, Address, Register, Registered};
 use crate::invocation::Interposed;
 use crate::job::How;
 use crate::plan::asked::Asked;
@@ -20,6 +19,7 @@ use crate::plan::unwrap::{nohup_words, setsid_options, unwrap};
 use crate::shell::{self, Ourselves};
 use crate::sys::process::{self, Forked, Image};
 use crate::sys::{fds, proc, session, signal};
+use crate::wire::{self, Address, Register, Registered};
 use crate::{message, rewrite};
 use complaint::Place;
 
@@ -152,7 +152,7 @@ fn start(
         } else if answer.hangups {
             signal::ignore(&[libc::SIGHUP]);
         }
-        extra = handoff::job_environment(&answer.id, answer.tty);
+        extra = wire::job_environment(&answer.id, answer.tty);
     }
     if unwrapped.nohups > 0 || keep_hangup {
         signal::ignore(&[libc::SIGHUP]);
@@ -238,7 +238,7 @@ pub fn adopt(words: &[OsString], supervisor: Option<Address>) -> u8 {
         add("trap '' HUP");
     }
     // A variable that cannot be set is left as it is, without a word and without the shell's end.
-    let variables = handoff::job_environment(&answer.id, answer.tty);
+    let variables = wire::job_environment(&answer.id, answer.tty);
     if !variables.is_empty() {
         let variables = variables.join(&b' ');
         let word = if prefix == "\\" {

@@ -8,12 +8,12 @@
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
-use super::frame::frame;
-use super::{Address, JOB_VARIABLE, SUPERVISOR_VARIABLE};
 use crate::invocation::OWN_NAME;
 use crate::job::JobId;
 use crate::sys::proc::{self, Stat};
 use crate::sys::{fds, signal};
+use crate::wire::frame::frame;
+use crate::wire::{Address, JOB_VARIABLE, SUPERVISOR_VARIABLE};
 
 pub(super) const KIND: u8 = b'k';
 /// How many processes one frame names; each takes 32 bytes at most.
@@ -26,14 +26,14 @@ pub type Who = (i32, u64);
 
 /// Processes that somebody is about to end together with a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Condemned {
+pub struct KillSet {
     pub job: JobId,
     /// How long that may take; whoever lives then is let live.
     pub time: Duration,
     pub who: Vec<Who>,
 }
 
-impl Condemned {
+impl KillSet {
     fn encode(&self) -> Vec<Vec<u8>> {
         let head = format!("{}\0{}\0", self.job, self.time.as_millis());
         let frames = self.who.chunks(MOST).map(|some| {
@@ -151,7 +151,7 @@ mod tests {
             let who: Vec<Who> = (0..count)
                 .map(|at| (i32::MAX, u64::MAX - at as u64))
                 .collect();
-            let told = Condemned {
+            let told = KillSet {
                 job: "7f3k2mnp".parse().unwrap(),
                 time: Duration::from_millis(15_000),
                 who: who.clone(),
@@ -160,7 +160,7 @@ mod tests {
             assert!(frames.iter().all(|frame| frame.len() <= LONGEST));
             let mut bytes = frames.concat();
             let mut heard = Vec::new();
-            while let Some(Request::Condemned(some)) = Request::take(&mut bytes) {
+            while let Some(Request::KillSet(some)) = Request::take(&mut bytes) {
                 assert_eq!((&some.job, some.time), (&told.job, told.time));
                 heard.extend(some.who);
             }
@@ -179,7 +179,7 @@ mod tests {
             "7f3k\0x\x0012 13",
             "../x\x005\x0012 13",
         ] {
-            assert_eq!(Condemned::read(bad.as_bytes()), None, "{bad}");
+            assert_eq!(KillSet::read(bad.as_bytes()), None, "{bad}");
         }
     }
 

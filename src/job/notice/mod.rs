@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::job::record::{LONGEST_TAIL, Launch, ORIGIN, Record};
 use crate::job::{How, Outcome};
-use crate::record::{LONGEST_TAIL, Launch, ORIGIN, Record};
 use crate::text::{self, short_duration, signal_name, size};
 
 /// How much of a command is shown.
