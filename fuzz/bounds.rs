@@ -4,7 +4,7 @@
 mod counting;
 mod shapes;
 
-use agent_sh::fuzzing::{Dialect, plan, rewrite, scan};
+use agent_sh::testing::{Dialect, plan, rewrite, scan};
 use counting::{Counting, peak};
 use shapes::{SHAPES, Shape, text};
 

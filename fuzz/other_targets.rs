@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fmt::Write;
 use std::os::unix::ffi::OsStringExt;
 
-use agent_sh::fuzzing::{
+use agent_sh::testing::{
     Address, Ask, Asked, Checks, Clean, How, Newlines, Parsed, Register, Registered, Request,
     SETTINGS, Screen, Settings, Size, What, clean_tail, duration, escape_json, nearest, notice,
     parse_launch, parse_record, parse_summary, quote, redact, replace_misleading, sanitize,

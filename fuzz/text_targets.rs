@@ -1,6 +1,6 @@
 //! Scanner and rewriter.
 
-use agent_sh::fuzzing::{Dialect, original, plan, rewrite, scan};
+use agent_sh::testing::{Dialect, original, plan, rewrite, scan};
 
 use crate::counting::peak;
 use crate::random::Random;

@@ -16,50 +16,56 @@
 //! `supervisor`, `launcher` and `verbs` are roles, one per kind of process, and know each other only
 //! through `wire`; `sys` holds all unsafe code. ARCHITECTURE.md has the invariants and their reasons.
 
-pub mod caller;
-pub mod cli;
-pub mod config;
-pub mod entrypoint;
-pub mod error;
-pub mod front;
-#[doc(hidden)]
-pub mod fuzzing;
-pub(crate) mod harness;
-pub mod invocation;
-pub mod job;
-pub mod launcher;
-pub mod message;
-pub mod notify;
-pub mod plan;
-pub mod rewrite;
-pub mod screen;
-pub mod session;
-pub mod settings;
-pub mod shell;
+mod caller;
+mod cli;
+mod config;
+mod context;
+mod entrypoint;
+mod error;
+mod follow;
+mod front;
+mod harness;
+mod invocation;
+mod job;
+mod kill;
+mod launcher;
+mod message;
+mod notify;
+mod plan;
+mod rewrite;
+mod screen;
+mod session;
+mod settings;
+mod shell;
 #[cfg(test)]
 #[path = "../tests/support/skip.rs"]
 mod skip;
-pub mod store;
-pub mod supervisor;
-pub mod syntax;
+mod store;
+mod supervisor;
+mod syntax;
 #[expect(
     unsafe_code,
     reason = "fork, exec, signals, terminals: the only room that may"
 )]
-pub mod sys;
-pub mod text;
-pub mod verbs;
-pub mod wire;
+mod sys;
+#[doc(hidden)]
+pub mod testing;
+mod text;
+mod wire;
+
+#[doc(hidden)]
+pub use sys::process::exit_now;
+#[doc(hidden)]
+pub use sys::session::remember_arguments;
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
+use context::Hooks;
 use invocation::Role;
 use settings::Settings;
 use sys::fds::{self, Kind};
-use verbs::Hooks;
-use verbs::run::RunRequest;
-use wire::RunJob;
+use wire::RunRequest;
 
 /// Runs the program with its arguments, and gives the exit code.
 #[must_use]
@@ -77,40 +83,33 @@ pub fn run(args: Vec<OsString>) -> u8 {
             let word = call.is_bare.then(|| call.args[1].clone());
             let code = front::stand_in(call, supervisor::supervise);
             if let Some(word) = word {
-                verbs::after_bare_word(&word, code);
+                cli::after_bare_word(&word, code);
             }
             code
         }
-        Role::Launch(words) => launcher::launch(&words, front::nested_supervisor()),
-        Role::Adopt(words) => launcher::adopt(&words, front::nested_supervisor()),
-        Role::Interpose(what, words) => {
-            launcher::interpose(what, &words, front::nested_supervisor())
+        Role::Launch(words) => launcher::launch(&words),
+        Role::Adopt(words) => launcher::adopt(&words),
+        Role::Interpose(what, words) => launcher::interpose(what, &words),
+        Role::Deliver(words) => {
+            notify::agent::set_wakes(harness::WAKES);
+            notify::deliver::main(&words)
         }
-        Role::Deliver(words) => notify::deliver::main(&words),
         Role::Keep(words) => harness::run::keeper(&words),
         Role::HookProgram(program) => notify::become_hook(&program),
-        Role::Verb => verbs::main(args, hooks),
+        Role::Verb => {
+            notify::agent::set_wakes(harness::WAKES);
+            cli::main(args, hooks)
+        }
         Role::Entrypoint(words) => entrypoint::run(&words).unwrap_or_else(|| {
             let help = ["agent-sh", "entrypoint", "--help"].map(OsString::from);
-            verbs::main(help.to_vec(), hooks)
+            cli::main(help.to_vec(), hooks)
         }),
-        Role::Unknown(word) => verbs::unknown(&word),
+        Role::Unknown(word) => cli::unknown(&word),
     }
 }
 
 fn run_job(request: RunRequest) -> error::Result<(u8, Vec<u8>)> {
-    let run = RunJob {
-        name: request.name,
-        session: request.session,
-        cwd: request.cwd,
-        interactive: request.interactive,
-        timeout: request.timeout,
-        idle_timeout: request.idle_timeout,
-        size: request.size,
-        wait: request.wait,
-        json: request.json,
-    };
-    front::run_job(request.argv, request.is_text, run, supervisor::supervise)
+    front::run_job(request, supervisor::supervise)
 }
 
 fn caller_session(settings: &Settings) -> Option<String> {

@@ -189,7 +189,6 @@ pub struct Palette {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Colour {
-    Plain,
     Dim,
     Green,
     Yellow,
@@ -215,7 +214,6 @@ impl Palette {
     #[must_use]
     pub fn paint(self, colour: Colour, text: &str) -> String {
         let code = match colour {
-            Colour::Plain => return text.to_owned(),
             Colour::Dim => "2",
             Colour::Green => "32",
             Colour::Yellow => "33",
@@ -324,6 +322,5 @@ mod tests {
         assert_eq!(Palette::OFF.paint(Colour::Red, "x"), "x");
         let on = Palette { on: true };
         assert_eq!(on.paint(Colour::Red, "x"), "\u{1b}[31mx\u{1b}[0m");
-        assert_eq!(on.paint(Colour::Plain, "x"), "x");
     }
 }

@@ -22,7 +22,7 @@ Example:
 
 Exit codes: the command's own, 128+n after signal n, 0 for each CODE of -e; 126 or 127 when it cannot be started, \
 2 wrong usage, 125 agent-sh failed.")]
-pub struct Entrypoint {
+pub(super) struct Entrypoint {
     /// Pass signals to the command's process group; what the command leaves behind gets TERM too
     #[arg(short = 'g')]
     pub group: bool,

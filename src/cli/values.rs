@@ -27,7 +27,7 @@ pub(super) fn port(text: &str) -> Result<u16, String> {
 }
 
 /// `TERM`, `sigterm`, `15`.
-pub fn signal(text: &str) -> Result<i32, String> {
+pub(super) fn signal(text: &str) -> Result<i32, String> {
     let wrong = || "not a signal such as TERM, INT or 15".to_owned();
     if let Ok(number) = text.parse::<i32>() {
         return if (1..=64).contains(&number) {

@@ -22,13 +22,13 @@ use crate::sys::affinity::Affinity;
 use crate::sys::detach::{self, Detached};
 use crate::sys::process::{self, Image};
 use crate::sys::signal::{self, SignalFd};
-use crate::sys::{fds, proc, session};
+use crate::sys::{fds, session};
 use crate::text::quote_all;
 use crate::wire::{
-    Address, CHANGED_SIGNALS, FrontLink, LoneJob, RunJob, SUPERVISOR_TITLE, SUPERVISOR_VARIABLE,
-    SupervisorLink, ToFront, ToSupervisor, Work,
+    CHANGED_SIGNALS, FrontLink, LoneJob, RunRequest, SUPERVISOR_TITLE, SupervisorLink, ToFront,
+    ToSupervisor, Work,
 };
-use crate::{config, message, plan, rewrite};
+use crate::{config, message, plan, rewrite, wire};
 
 use terminal::{Meant, Next, Terminal};
 
@@ -71,7 +71,7 @@ pub fn stand_in(call: ShellCall, supervise: fn(Work) -> !) -> u8 {
         _ => None,
     }
     .unzip();
-    if nested_supervisor().is_some() {
+    if wire::nested_supervisor().is_some() {
         return run_in_place(&real, argv.as_ref().unwrap_or(&untouched));
     }
     let command = match call.form {
@@ -112,12 +112,12 @@ pub fn stand_in(call: ShellCall, supervise: fn(Work) -> !) -> u8 {
 
 /// Starts a command as a job (`agent-sh run`) and gives the verb's exit code: with `wait` the job's
 /// own, else 0 once it is published, with what is to be printed of it.
-pub fn run_job(
-    mut argv: Vec<OsString>,
-    is_text: bool,
-    run: RunJob,
-    supervise: fn(Work) -> !,
-) -> Result<(u8, Vec<u8>)> {
+pub fn run_job(request: RunRequest, supervise: fn(Work) -> !) -> Result<(u8, Vec<u8>)> {
+    let RunRequest {
+        mut argv,
+        is_text,
+        job: run,
+    } = request;
     let saved = signal::Saved::now(CHANGED_SIGNALS);
     fds::fill_closed_streams();
     let ourselves = Ourselves::find();
@@ -233,43 +233,6 @@ fn rewritten(
     let mut argv = argv.to_vec();
     argv[index] = OsString::from_vec(new);
     Some((argv, lone_job(text, &plan)))
-}
-
-/// The live supervisor that this process descends from, if the environment names one.
-#[must_use]
-pub fn nested_supervisor() -> Option<Address> {
-    let text = std::env::var_os(SUPERVISOR_VARIABLE)?;
-    let address = Address::from_text(text.to_str()?)?;
-    if !address.is_live() {
-        return None;
-    }
-    // The variable may have travelled to a tree of its own (a terminal server, a remote call): only
-    // descendants are caught by the supervisor's reaper net.
-    leads_to(address.pid, session::parent_pid, proc::ppid).then_some(address)
-}
-
-/// How often the way up is looked for, and how far.
-const WALKS: u32 = 16;
-const GENERATIONS: u32 = 512;
-
-/// Whether the way up from `start` comes by `ancestor`. Whoever is on that way may end while we walk,
-/// as a shell does right after it forked a job; its children have another parent then, and the walk
-/// begins anew.
-fn leads_to(ancestor: i32, start: impl Fn() -> i32, parent: impl Fn(i32) -> Option<i32>) -> bool {
-    for _ in 0..WALKS {
-        let mut pid = start();
-        for _ in 0..GENERATIONS {
-            if pid == ancestor {
-                return true;
-            }
-            if pid <= 1 {
-                return false;
-            }
-            let Some(above) = parent(pid) else { break };
-            pid = above;
-        }
-    }
-    false
 }
 
 /// Becomes the real shell. Returns only when that failed.
@@ -466,33 +429,4 @@ fn end_like(status: i32) -> u8 {
         signal::die_by(signal);
     }
     outcome.shell_code()
-}
-
-#[cfg(test)]
-mod tests {
-    use std::cell::Cell;
-
-    use super::*;
-
-    #[test]
-    fn a_parent_that_ends_while_we_walk_is_no_stranger() {
-        // 30 is ours, 20 the shell, 10 the supervisor. The shell ends when it is asked for its parent,
-        // and 30 is handed to the supervisor.
-        let lives = Cell::new(true);
-        let parent = |pid| match pid {
-            30 if lives.get() => Some(20),
-            30 => Some(10),
-            20 => {
-                lives.set(false);
-                None
-            }
-            10 => Some(1),
-            _ => None,
-        };
-        assert!(leads_to(10, || 30, parent));
-        lives.set(true);
-        assert!(!leads_to(11, || 30, parent));
-        assert!(!leads_to(10, || 99, |_| None));
-        assert!(!leads_to(10, || 7, Some));
-    }
 }

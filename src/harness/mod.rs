@@ -6,23 +6,32 @@
 
 pub(crate) mod agentapi;
 pub(crate) mod claude_code;
-pub(crate) mod claude_resume;
 pub(crate) mod client;
 pub(crate) mod codex;
 pub(crate) mod edit;
 pub(crate) mod gemini;
-mod hooks;
-pub(crate) mod json;
+pub(crate) mod hook;
 pub(crate) mod opencode;
-pub(crate) mod place;
 pub(crate) mod run;
-mod whole;
+pub(crate) mod session_jobs;
+pub(crate) mod setup;
+pub(crate) mod shims;
 
 use std::path::Path;
 
 use crate::config::ConfigFile;
+use crate::notify::agent::{Kind, Wake};
 use crate::settings::{self, Settings};
 use crate::sys::proc;
+
+/// How each harness is woken that can be.
+pub(crate) const WAKES: &[(Kind, Wake)] = &[
+    (Kind::ClaudeCode, claude_code::wake::wake),
+    (Kind::Codex, codex::wake),
+    (Kind::OpenCode, opencode::wake),
+    (Kind::AgentApi, agentapi::wake),
+    (Kind::Gemini, gemini::wake),
+];
 
 /// `…/agent-sh-bash` and the like: a link that a setup of ours made.
 pub(crate) fn is_our_shell(path: &str) -> bool {

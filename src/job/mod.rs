@@ -11,7 +11,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-pub use id::{ID_ALPHABET, JobId, Serial, is_id_prefix};
+pub use id::{JobId, Serial, is_id_prefix};
 
 /// The word that `ps`, `show`, records, events and messages use for where a job stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

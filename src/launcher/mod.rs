@@ -27,7 +27,7 @@ use complaint::Place;
 const PATIENCE_MS: i32 = 5000;
 
 /// `@agent-sh-launch ASKED PLACE CMD ARG…`: becomes CMD as a job. Returns only when that failed.
-pub fn launch(words: &[OsString], supervisor: Option<Address>) -> u8 {
+pub fn launch(words: &[OsString]) -> u8 {
     let Some((asked, rest)) = words.split_first() else {
         return 125;
     };
@@ -35,12 +35,19 @@ pub fn launch(words: &[OsString], supervisor: Option<Address>) -> u8 {
     // A shell that was started before an update tells no place.
     let place = rest.first().and_then(|word| Place::read(word, asked.line));
     let argv = &rest[usize::from(place.is_some())..];
-    start(asked, place.as_ref(), argv, supervisor, false)
+    start(
+        asked,
+        place.as_ref(),
+        argv,
+        wire::nested_supervisor(),
+        false,
+    )
 }
 
 /// An interposed `nohup CMD…` or `setsid CMD…`: inside a supervised tree it starts a job, outside it is
 /// the original.
-pub fn interpose(what: Interposed, words: &[OsString], supervisor: Option<Address>) -> u8 {
+pub fn interpose(what: Interposed, words: &[OsString]) -> u8 {
+    let supervisor = wire::nested_supervisor();
     let given = bytes(words);
     let setsid = setsid_options(&given);
     let plain = match what {
@@ -189,7 +196,7 @@ fn start(
 /// `@agent-sh-adopt ASKED PREFIX WORD…`: registers the calling subshell and prints what it has to do.
 /// PREFIX says which word keeps functions from standing in for the shell's own commands: `@builtin`,
 /// `@command`, or none (`@`).
-pub fn adopt(words: &[OsString], supervisor: Option<Address>) -> u8 {
+pub fn adopt(words: &[OsString]) -> u8 {
     let Some((asked, words)) = words.split_first() else {
         return 125;
     };
@@ -201,7 +208,9 @@ pub fn adopt(words: &[OsString], supervisor: Option<Address>) -> u8 {
     };
     let text = words.join(OsStr::new(" "));
     let asked = Asked::read(asked.as_bytes());
-    let Some(address) = supervisor else { return 0 };
+    let Some(address) = wire::nested_supervisor() else {
+        return 0;
+    };
     let subshell = session::parent_pid();
     if subshell == address.pid {
         // The subshell was killed meanwhile.

@@ -1,12 +1,13 @@
 //! The agent that started a job, reached through its harness. It is told of an end once, by whichever
 //! way is first: see `store::told`.
 
-use crate::harness;
+use std::sync::OnceLock;
+
 use crate::job::How;
 use crate::job::record::Launch;
 use crate::store::JobView;
-use crate::store::told::{self, Told};
-use crate::store::waiter;
+use crate::store::outbox::acknowledged::{self, Told};
+use crate::store::outbox::waiter;
 
 use super::{Event, Sent};
 
@@ -31,7 +32,7 @@ const WORDS: [(Kind, &str); 5] = [
     (Kind::Auto, "auto"),
 ];
 
-const GEMINI: (Kind, &str) = (Kind::Gemini, harness::gemini::NAME);
+const GEMINI: (Kind, &str) = (Kind::Gemini, "gemini");
 
 impl Kind {
     #[must_use]
@@ -84,14 +85,14 @@ pub enum Woken {
 /// Wakes one kind of harness.
 pub type Wake = fn(&Waking<'_>) -> Woken;
 
-/// The ways to wake that there are. A harness without one is told by its own hooks.
-const WAKES: &[(Kind, Wake)] = &[
-    (Kind::ClaudeCode, harness::claude_resume::wake),
-    (Kind::Codex, harness::codex::wake),
-    (Kind::OpenCode, harness::opencode::wake),
-    (Kind::AgentApi, harness::agentapi::wake),
-    (Kind::Gemini, harness::gemini::wake),
-];
+/// The ways to wake that there are, as `harness` names them. A harness without one is told by its own hooks.
+static WAKES: OnceLock<&[(Kind, Wake)]> = OnceLock::new();
+
+/// Sets how each kind of harness is woken, once in a process.
+pub fn set_wakes(wakes: &'static [(Kind, Wake)]) {
+    // A second call would bring the same table.
+    WAKES.get_or_init(|| wakes);
+}
 
 const KNOWS: &str = "the agent knows";
 
@@ -114,7 +115,7 @@ pub fn is_no_news(job: &JobView) -> Option<&'static str> {
 
 /// The same, or that it was told already.
 pub(super) fn is_known(job: &JobView) -> Option<&'static str> {
-    is_no_news(job).or_else(|| told::is_told(job).then_some(KNOWS))
+    is_no_news(job).or_else(|| acknowledged::is_told(job).then_some(KNOWS))
 }
 
 /// Tells the agent, unless it knows.
@@ -144,7 +145,7 @@ pub(super) fn tell(kind: Kind, event: &Event, job: &JobView) -> Sent {
             Some(std::time::Duration::from_secs(20)),
         );
     }
-    let claim = match told::try_claim(job) {
+    let claim = match acknowledged::try_claim(job) {
         Ok(claim) => claim,
         Err(Told::Done) => return Sent::Spared(KNOWS),
         Err(_) => return Sent::failed("the agent is being told"),
@@ -175,7 +176,10 @@ pub fn test(kind: Kind, event: &Event, launch: &Launch) -> Sent {
 }
 
 fn wake(kind: Kind, waking: &Waking<'_>) -> Sent {
-    let Some((_, wake)) = WAKES.iter().find(|(known, _)| *known == kind) else {
+    let Some((_, wake)) = WAKES
+        .get()
+        .and_then(|all| all.iter().find(|(known, _)| *known == kind))
+    else {
         return Sent::Failed(
             format!("{} is told by its own hooks", kind.word()),
             Some(std::time::Duration::from_secs(60)),

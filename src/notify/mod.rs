@@ -21,7 +21,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-pub use exec::{become_hook, check as check_hook};
+pub use exec::become_hook;
 pub use sink::{Sink, shown};
 
 use crate::error::{Error, Result};

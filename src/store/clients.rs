@@ -7,11 +7,11 @@ use std::io::{self, Read, Write};
 
 use serde::{Deserialize, Serialize};
 
-use super::live::Draft;
-use super::sweep::is_old;
-use super::{Store, root};
 use crate::job::JobId;
 use crate::job::record::ProcIdentity;
+use crate::store::gc::sweep::is_old;
+use crate::store::jobs::live::Draft;
+use crate::store::{Store, root};
 use crate::sys::{fsx, proc};
 
 const DIR: &str = "clients";
@@ -184,9 +184,9 @@ fn read(dir: &std::os::fd::OwnedFd, key: &str) -> Option<Client> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::own_identity;
-    use super::super::tests::{draft, store};
     use super::*;
+    use crate::store::own_identity;
+    use crate::store::tests::{draft, store};
 
     #[test]
     fn only_keys_of_processes_are_names() {

@@ -29,30 +29,16 @@
 //! lease mean that nobody can state the end any more: whoever looks first commits `lost`, through
 //! the same rename. Readers hold no descriptor of a job between calls, so ten thousand can be listed.
 
-mod byname;
 mod clients;
-mod create;
-mod files;
-mod find;
 mod gc;
-mod ids;
-mod judge;
-mod list;
-mod live;
+mod index;
+mod jobs;
 pub mod outbox;
 mod probe;
-mod reader;
 mod root;
-mod summary;
-mod sweep;
 #[cfg(test)]
 mod tests;
-mod timeline;
-mod times;
-pub mod told;
 mod transcript;
-mod view;
-pub mod waiter;
 
 use std::ffi::OsString;
 use std::io;
@@ -60,21 +46,18 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 pub use clients::{Client, is_key as is_client_key};
-pub use create::Prepared;
-pub use find::find;
 pub use gc::{Collected, Policy, Removed, Why};
-pub use ids::Own;
-pub use list::{all_jobs, running_jobs, summaries};
-pub use live::{Draft, LiveJob};
-pub use probe::Probe;
-pub use summary::Summary;
-pub use timeline::Timeline;
+pub use index::ids::Own;
+pub use index::timeline::Timeline;
+pub use jobs::create::Prepared;
+pub use jobs::find::find;
+pub use jobs::list::{all_jobs, running_jobs, summaries};
+pub use jobs::live::{Draft, LiveJob};
+pub use jobs::summary::Summary;
 
-pub use reader::{Chunk, Reading, TranscriptReader};
-pub use times::Mark;
-pub use transcript::Transcript;
-pub use view::{JobView, Waited, wait_any};
-pub use waiter::{Arrivals, Waiter};
+pub use jobs::view::{JobView, Waited};
+pub use transcript::reader::{Chunk, Reading, TranscriptReader};
+pub use transcript::times::Mark;
 
 use crate::error::{Error, Result};
 use crate::job::JobId;
@@ -295,7 +278,7 @@ impl Store {
     pub fn load(&self, id: &JobId) -> Result<Option<JobView>> {
         let path = self.path.join("v1/jobs").join(id.as_str());
         match fsx::open_dir_at(&self.jobs, id.as_str()) {
-            Ok(dir) => match judge::load(&dir, &path, id) {
+            Ok(dir) => match jobs::reconcile::load(&dir, &path, id) {
                 // It was removed while we looked.
                 Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
                     Ok(None)

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::{Store, root};
+use crate::store::{Store, root};
 use crate::sys::{fsx, lock};
 
 /// What worked.

@@ -9,7 +9,7 @@ use std::ffi::{c_char, c_int};
 extern "C" fn main(argc: c_int, argv: *const *const c_char) -> c_int {
     let args = std::env::args_os().collect();
     // SAFETY: these are the vector and count that the C library gave us.
-    unsafe { agent_sh::sys::session::remember_arguments(argc, argv) };
+    unsafe { agent_sh::remember_arguments(argc, argv) };
     // The C library's exit handlers have nothing to do for us, and touch memory that is shared by then.
-    agent_sh::sys::process::exit_now(c_int::from(agent_sh::run(args)))
+    agent_sh::exit_now(c_int::from(agent_sh::run(args)))
 }

@@ -173,11 +173,6 @@ pub fn ppid(pid: i32) -> Option<i32> {
     stat(pid).map(|stat| stat.ppid)
 }
 
-#[must_use]
-pub fn pgid(pid: i32) -> Option<i32> {
-    stat(pid).map(|stat| stat.pgid)
-}
-
 /// The wait status of a zombie that is not our child.
 ///
 /// Where ptrace-like access is denied the kernel prints 0 instead of the status (do_task_stat). The

@@ -53,12 +53,6 @@ pub fn parent_pid() -> i32 {
     unsafe { libc::getppid() }
 }
 
-#[must_use]
-pub fn uid() -> u32 {
-    // SAFETY: takes nothing, cannot fail.
-    unsafe { libc::getuid() }
-}
-
 /// Starts a new session. Async-signal-safe.
 pub fn child_new_session() -> io::Result<()> {
     // SAFETY: takes nothing.

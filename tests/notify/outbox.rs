@@ -3,11 +3,10 @@ use std::fs;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use agent_sh::job::record::{CommandText, ExitFacts};
-use agent_sh::job::{How, Outcome};
-use agent_sh::notify::start;
-use agent_sh::settings::{RecordCommand, Settings};
-use agent_sh::store::{Draft, Store, identity, moment};
+use agent_sh::testing::{
+    CommandText, Draft, ExitFacts, How, Outcome, RecordCommand, Settings, Sink, Store, identity,
+    moment, start,
+};
 
 use super::server::{Reply, Server};
 use crate::support::{DEADLINE, holds_within, program, stands_in};
@@ -57,7 +56,7 @@ fn killed_notifiers_lose_nothing() {
     });
     for sink in [format!("dir:{}", events.display()), server.url()] {
         let sink = sink.parse().unwrap();
-        let sub = start::subscription(&agent_sh::notify::Sink::default_name(&sink), &sink, true);
+        let sub = start::subscription(&Sink::default_name(&sink), &sink, true);
         start::subscribe(&store, &sub).unwrap();
     }
     let deliver = || {

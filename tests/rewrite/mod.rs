@@ -11,9 +11,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use agent_sh::plan::plan;
-use agent_sh::rewrite::rewrite;
-use agent_sh::syntax::Dialect;
+use agent_sh::testing::{Dialect, plan, rewrite};
 
 mod compared;
 /// Shells that their text has changed under our function.

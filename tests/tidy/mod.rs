@@ -7,6 +7,7 @@ mod licences;
 /// The README's commands exist.
 mod readme;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -15,7 +16,7 @@ const PURE: [&str; 8] = [
     "syntax", "plan", "rewrite", "settings", "session", "job", "text", "screen",
 ];
 /// One for each kind of process; none knows another.
-const ROLES: [&str; 5] = ["front", "supervisor", "launcher", "entrypoint", "verbs"];
+const ROLES: [&str; 5] = ["front", "supervisor", "launcher", "entrypoint", "cli"];
 /// What a pure room may not name.
 const IMPURE: [&str; 8] = [
     "std::fs",
@@ -137,7 +138,10 @@ impl Source {
             let end = statement.find(';').unwrap_or(statement.len());
             flatten(
                 "",
-                &statement[..end].split_whitespace().collect::<String>(),
+                &statement[..end]
+                    .replace(" as ", "::as::")
+                    .split_whitespace()
+                    .collect::<String>(),
                 &mut found,
             );
             rest = &statement[end..];
@@ -238,19 +242,88 @@ fn roles_do_not_know_each_other() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// The floor uses nothing of ours but the error type.
+/// The rooms of the code map and what each may use, in the order of the page. `None`: all.
+fn code_map() -> Vec<(String, Option<BTreeSet<String>>)> {
+    let page = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let quoted = |cell: &str| -> Vec<String> {
+        let words = cell.split('`').skip(1).step_by(2);
+        words.map(str::to_owned).collect()
+    };
+    let mut map = Vec::new();
+    let table = page
+        .lines()
+        .skip_while(|line| !line.starts_with("| room |"));
+    for line in table.skip(2).take_while(|line| line.starts_with('|')) {
+        let cells: Vec<&str> = line.split(" | ").collect();
+        let [names, .., uses] = cells.as_slice() else {
+            panic!("{line}")
+        };
+        let uses = uses.trim_end_matches(['|', ' ']);
+        let allowed = (uses != "all").then(|| quoted(uses).into_iter().collect());
+        for name in quoted(names) {
+            let room = name.trim_end_matches('/').trim_end_matches(".rs");
+            map.push((room.to_owned(), allowed.clone()));
+        }
+    }
+    map
+}
+
+/// What each room uses of the others.
+fn used() -> BTreeMap<String, BTreeSet<String>> {
+    let mut used = BTreeMap::<String, BTreeSet<String>>::new();
+    for source in sources() {
+        let room = used.entry(source.room.clone()).or_default();
+        let named = source.paths().into_iter().filter_map(|path| {
+            let first = path.strip_prefix("crate::")?.split("::").next()?.to_owned();
+            (!first.is_empty() && first != source.room).then_some(first)
+        });
+        room.extend(named);
+    }
+    used
+}
+
 #[test]
-fn the_floor_stands_on_nothing() {
+fn every_room_uses_what_the_map_names() {
+    let (map, used) = (code_map(), used());
     let mut wrong = Vec::new();
-    for source in sources().iter().filter(|source| source.room == "sys") {
-        for path in source.paths() {
-            let ours = path.strip_prefix("crate::");
-            if ours.is_some_and(|path| !path.starts_with("error") && !path.starts_with("sys")) {
-                wrong.push(format!("src/{} names {path}", source.name));
-            }
+    for room in used.keys() {
+        if map.iter().all(|(name, _)| name != room) {
+            wrong.push(format!("src/{room} is not in the map"));
+        }
+    }
+    for (room, allowed) in &map {
+        let (Some(allowed), Some(used)) = (allowed, used.get(room)) else {
+            assert!(used.contains_key(room), "there is no src/{room}");
+            continue;
+        };
+        for other in used.difference(allowed) {
+            wrong.push(format!(
+                "src/{room} uses {other}, which its row does not name"
+            ));
+        }
+        for other in allowed.difference(used) {
+            wrong.push(format!(
+                "the row of {room} names {other}, which it does not use"
+            ));
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// A room uses only what stands above it in the map, so none uses another that uses it.
+#[test]
+fn no_two_rooms_use_each_other() {
+    let map = code_map();
+    let mut above = BTreeSet::new();
+    for (room, allowed) in map {
+        let Some(allowed) = allowed else { continue };
+        let later: Vec<_> = allowed.difference(&above).collect();
+        assert!(
+            later.is_empty(),
+            "{room} uses {later:?}, which stand below it"
+        );
+        above.insert(room);
+    }
 }
 
 #[test]

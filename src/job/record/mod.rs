@@ -26,6 +26,7 @@ pub use event::*;
 pub const FORMAT: u64 = 1;
 
 /// The JSON Schema (draft 2020-12) of the terminal record.
+#[cfg(test)]
 pub const SCHEMA: &str = include_str!("../record.schema.json");
 
 /// Names the schema in each record.

@@ -7,8 +7,8 @@ use super::{Attempt, PARTS, attempts, exit_event, job_of};
 use crate::error::{Error, Result};
 use crate::job::JobId;
 use crate::store::Store;
-use crate::store::files::{self, Content};
-use crate::store::sweep::{ABANDONED, is_old};
+use crate::store::gc::sweep::{ABANDONED, is_old};
+use crate::store::jobs::files::{self, Content};
 use crate::sys::fsx;
 
 /// How it stands with one event for one subscriber.

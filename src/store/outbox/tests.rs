@@ -4,7 +4,8 @@ use super::*;
 use crate::job::record::{CommandText, ExitFacts};
 use crate::job::{How, Outcome};
 use crate::settings::{RecordCommand, Settings};
-use crate::store::{Draft, identity, moment, told};
+use crate::store::outbox::acknowledged;
+use crate::store::{Draft, identity, moment};
 use crate::sys::proc;
 
 fn store(dir: &Path) -> Store {
@@ -222,8 +223,8 @@ fn two_racers_tell_once() {
                 barrier.wait();
                 // Each keeps at it until somebody was told.
                 let mut told = 0;
-                while !told::is_told(&job) {
-                    if let Some(claim) = told::claim(&job) {
+                while !acknowledged::is_told(&job) {
+                    if let Some(claim) = acknowledged::claim(&job) {
                         told += 1;
                         claim.done().unwrap();
                     }
@@ -242,19 +243,25 @@ fn a_telling_that_failed_is_given_back() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(dir.path());
     let job = job(&store, Some("s"), 0, false);
-    let claim = told::claim(&job).unwrap();
-    assert_eq!(told::try_claim(&job).unwrap_err(), told::Told::Now);
+    let claim = acknowledged::claim(&job).unwrap();
+    assert_eq!(
+        acknowledged::try_claim(&job).unwrap_err(),
+        acknowledged::Told::Now
+    );
     drop(claim);
-    assert!(!told::is_told(&job) && !job.dir.join("telling").exists());
+    assert!(!acknowledged::is_told(&job) && !job.dir.join("telling").exists());
     // Whoever has told it all the same waits for somebody who found no way.
-    let claim = told::claim(&job).unwrap();
+    let claim = acknowledged::claim(&job).unwrap();
     std::thread::scope(|scope| {
-        let patient = scope.spawn(|| told::claim_patiently(&job));
+        let patient = scope.spawn(|| acknowledged::claim_patiently(&job));
         drop(claim);
         patient.join().unwrap().unwrap().done().unwrap();
     });
-    assert_eq!(told::try_claim(&job).unwrap_err(), told::Told::Done);
-    assert!(told::claim_patiently(&job).is_none());
+    assert_eq!(
+        acknowledged::try_claim(&job).unwrap_err(),
+        acknowledged::Told::Done
+    );
+    assert!(acknowledged::claim_patiently(&job).is_none());
 }
 
 #[test]

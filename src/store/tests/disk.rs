@@ -158,7 +158,7 @@ fn a_file_name_states_times_and_bytes() {
     facts.ended = (facts.ended.0 + later, facts.ended.1 + later);
     facts.output.bytes_total = 1234;
     facts.output.dropped_bytes = 1000;
-    let name = crate::store::byname::name(&facts);
+    let name = crate::store::jobs::byname::name(&facts);
     std::fs::rename(job.dir().join("exit.tmp"), job.dir().join(name)).unwrap();
     let id = job.id().clone();
     give_up(job);

@@ -55,16 +55,19 @@ fn waiting() {
         store.create_job(draft()).unwrap(),
     );
     let views = [view(&store, first.id()), view(&store, second.id())];
-    assert!(wait_any(&views, Some(Instant::now())).unwrap().is_none());
-    let any = {
-        let views = views.clone();
-        std::thread::spawn(move || wait_any(&views, None).unwrap().unwrap())
+    assert!(matches!(
+        views[1].wait(Some(Instant::now())).unwrap(),
+        Waited::TimedOut
+    ));
+    let waiter = {
+        let view = views[1].clone();
+        std::thread::spawn(move || view.wait(None).unwrap())
     };
     second.commit(&exited(1)).unwrap();
-    let (place, Waited::Ended(ended)) = any.join().unwrap() else {
+    let Waited::Ended(ended) = waiter.join().unwrap() else {
         panic!("not ended");
     };
-    assert_eq!((place, ended.exit_code()), (1, Some(1)));
+    assert_eq!(ended.exit_code(), Some(1));
     // An old view of an ended job.
     assert!(matches!(views[1].wait(None).unwrap(), Waited::Ended(_)));
     // One that is removed under its waiter, or before.

@@ -1,0 +1,398 @@
+//! `top`: all jobs and the live screen of one, on a full screen.
+//!
+//! Nothing is asked again and again: the kernel tells of new jobs and of new output. Once a second the
+//! jobs that run are looked at, for their clocks and their ends.
+
+mod draw;
+mod keys;
+mod log;
+mod picture;
+
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use ratatui::backend::CrosstermBackend;
+use ratatui::layout::Rect;
+use ratatui::{Terminal as Canvas, TerminalOptions, Viewport};
+
+use crate::cli::format::sentence;
+use crate::cli::terminal::attach::{self, Left};
+use crate::cli::terminal::live::Live;
+use crate::cli::terminal::raw::{self, Happened, Terminal};
+use crate::cli::{ps, row};
+use crate::context::Context;
+use crate::error::{Error, Result};
+use crate::follow::sleep::Notices;
+use crate::job::JobId;
+use crate::message::{self, Palette};
+use crate::store::JobView;
+use crate::sys::{clock, signal};
+use crate::wire::Address;
+use crate::wire::control::{Control, Size, What};
+use clap::Args;
+use log::Log;
+
+/// Watch jobs on a full screen
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Jobs on the left, the live screen of the selected job on the right. Keys: arrows or j k select, enter or a attach, \
+l log, x kill (asks first), / filter, A all sessions, ? help, q quit.
+
+Example:
+  agent-sh top
+
+Exit codes: 0 success, 2 wrong usage, 125 no terminal or agent-sh failed.")]
+pub(crate) struct TopArgs {}
+
+/// How often the clocks move on.
+const TICK: Duration = Duration::from_secs(1);
+/// The screen is drawn at most so often, however much a job writes.
+const FRAME: Duration = Duration::from_millis(50);
+/// How many turns behind a job's output something is left out: about 1 MiB.
+const LAG: u32 = 16;
+/// How long a supervisor may take to tell the size of a job's terminal.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+const ENTER: &[u8] = b"\x1b[?1049h\x1b[2J\x1b[H\x1b[?25l";
+const LEAVE: &[u8] = b"\x1b[m\x1b[?25h\x1b[?1049l";
+
+enum Mode {
+    List,
+    Filter,
+    /// Whether to kill this one.
+    Confirm(JobId, String),
+    Help,
+    Log(Box<Log>),
+}
+
+/// Why the list is left.
+enum Over {
+    Quit,
+    /// By this signal.
+    Signal(i32),
+    Attach(Box<JobView>),
+}
+
+/// The chosen job's screen.
+struct Shown {
+    dir: PathBuf,
+    live: Live,
+    notices: Notices,
+}
+
+struct Top<'a> {
+    context: &'a Context,
+    session: Option<String>,
+    all_sessions: bool,
+    colours: bool,
+    jobs: Vec<JobView>,
+    /// Where new jobs appear; watched by `news`.
+    homes: Vec<PathBuf>,
+    news: Notices,
+    chosen: Option<PathBuf>,
+    filter: String,
+    mode: Mode,
+    note: Option<String>,
+    live: Option<Shown>,
+    log_page: (u16, u16),
+    killers: Vec<Child>,
+}
+
+pub(crate) fn top(context: &Context) -> Result<u8> {
+    if !raw::is_there() {
+        return Err(Error::Failed {
+            text: "top needs a terminal as stdin and stdout".to_owned(),
+            hint: Some("'agent-sh ps' lists the jobs".to_owned()),
+        });
+    }
+    let palette = Palette::of_stdout(|name| context.env(name));
+    let mut top = Top {
+        context,
+        session: context.session(),
+        all_sessions: false,
+        colours: palette != Palette::OFF,
+        jobs: Vec::new(),
+        homes: Vec::new(),
+        news: Notices::new(),
+        chosen: None,
+        filter: String::new(),
+        mode: Mode::List,
+        note: None,
+        live: None,
+        log_page: (0, 0),
+        killers: Vec::new(),
+    };
+    top.look_for_all()?;
+    loop {
+        let job = match top.watch_jobs()? {
+            Over::Quit => return Ok(0),
+            Over::Signal(signal) => return Ok(end_by(signal)),
+            Over::Attach(job) => job,
+        };
+        top.note = Some(match attach::sit(&job) {
+            Ok(Left::Signal(signal)) => return Ok(end_by(signal)),
+            Ok(Left::Ended(ended)) => sentence(&row(&ended)),
+            Ok(Left::Detached) => format!("detached from job {}", job.id()),
+            Err(error) => error.to_string(),
+        });
+        top.live = None;
+        top.look_for_all()?;
+    }
+}
+
+/// Ends as if the signal had not been caught; the terminal has been given back.
+fn end_by(signal: i32) -> u8 {
+    signal::die_by(signal);
+    128u8.wrapping_add(signal as u8)
+}
+
+impl Top<'_> {
+    /// Shows jobs until something else is wanted.
+    fn watch_jobs(&mut self) -> Result<Over> {
+        let terminal = Terminal::take(LEAVE)?;
+        message::out_bytes(ENTER)?;
+        let failed = |source: io::Error| Error::sys("draw on the terminal", source);
+        let options = TerminalOptions {
+            viewport: Viewport::Fixed(whole()),
+        };
+        let backend = CrosstermBackend::new(io::stdout());
+        let mut canvas = Canvas::with_options(backend, options).map_err(failed)?;
+        let mut tick = Instant::now() + TICK;
+        loop {
+            self.follow_chosen();
+            let drawn = Instant::now();
+            canvas.draw(|frame| self.draw(frame)).map_err(failed)?;
+            let (keys, news) = self.sleep(&terminal, drawn, tick)?;
+            match terminal.happened() {
+                Some(Happened::End(signal)) => return Ok(Over::Signal(signal)),
+                Some(Happened::Continued) => {
+                    message::out_bytes(ENTER)?;
+                    canvas.clear().map_err(failed)?;
+                }
+                // Also when the size is the same again: the terminal has moved things meanwhile.
+                Some(Happened::Resized) => canvas.resize(whole()).map_err(failed)?,
+                None => {}
+            }
+            if keys && let Some(over) = self.read_keys()? {
+                return Ok(over);
+            }
+            if news {
+                self.news.take();
+                self.look_for_all()?;
+            }
+            if Instant::now() >= tick {
+                tick = Instant::now() + TICK;
+                self.look_again()?;
+            }
+        }
+    }
+
+    /// Blocks until there is something to do: keys, or other jobs. New output is not heard before the
+    /// next frame is due.
+    fn sleep(&self, terminal: &Terminal, drawn: Instant, tick: Instant) -> Result<(bool, bool)> {
+        let polled = |fd| PollFd::new(fd, PollFlags::POLLIN);
+        let stdin = io::stdin();
+        let output = self.live.as_ref().and_then(|shown| shown.notices.fd());
+        let is_behind = match &self.mode {
+            Mode::Log(log) => log.is_behind,
+            _ => self
+                .live
+                .as_ref()
+                .is_some_and(|shown| shown.live.is_behind()),
+        };
+        for with_output in [false, true] {
+            let now = Instant::now();
+            let until = if with_output { tick } else { drawn + FRAME };
+            let mut polls = vec![polled(stdin.as_fd()), polled(terminal.signals().as_fd())];
+            polls.extend(self.news.fd().map(polled));
+            let news_at = self.news.fd().map(|_| 2);
+            polls.extend(output.filter(|_| with_output).map(polled));
+            let left = until.saturating_duration_since(now).as_millis();
+            let time = u16::try_from(left.saturating_add(1)).unwrap_or(u16::MAX);
+            let count = match poll(&mut polls, PollTimeout::from(time)) {
+                Ok(count) => count,
+                Err(Errno::EINTR) => return Ok((false, false)),
+                Err(error) => return Err(Error::sys("wait", error)),
+            };
+            if count > 0 || with_output || is_behind {
+                let ready = |at: usize| polls[at].any().unwrap_or(true);
+                return Ok((ready(0), news_at.is_some_and(ready)));
+            }
+        }
+        Ok((false, false))
+    }
+
+    // --- jobs ---
+
+    /// Reads the whole store; needed when jobs come or go.
+    fn look_for_all(&mut self) -> Result<()> {
+        let jobs = self.context.jobs()?;
+        for home in jobs.iter().filter_map(|job| job.dir.parent()) {
+            if !self.homes.iter().any(|known| known == home) {
+                self.homes.push(home.to_owned());
+                self.news.add_entries(home);
+            }
+        }
+        self.jobs = jobs;
+        self.sort();
+        Ok(())
+    }
+
+    /// Looks at the jobs that run. Where nothing tells of new ones, at all.
+    fn look_again(&mut self) -> Result<()> {
+        if self.homes.is_empty() || self.news.fd().is_none() {
+            self.look_for_all()?;
+        }
+        for job in &mut self.jobs {
+            if !job.state.is_terminal()
+                && let Ok(Some(now)) = job.reload()
+            {
+                *job = now;
+            }
+        }
+        self.sort();
+        self.hear_killers();
+        Ok(())
+    }
+
+    /// Those that run first, the newest first; and only what is news.
+    fn sort(&mut self) {
+        let now = clock::wall();
+        self.jobs
+            .retain(|job| ps::is_news(job.state, job.settled_at(), now));
+        self.jobs.sort_by(|a, b| {
+            let key = |job: &JobView| {
+                (
+                    job.state.is_terminal(),
+                    std::cmp::Reverse(job.launch.started_at.clone()),
+                )
+            };
+            key(a)
+                .cmp(&key(b))
+                .then_with(|| b.id().as_str().cmp(a.id().as_str()))
+        });
+    }
+
+    /// The jobs on the list.
+    fn shown(&self) -> Vec<&JobView> {
+        let wanted = self.filter.to_lowercase();
+        let is_wanted = |job: &&JobView| {
+            let in_session =
+                self.all_sessions || self.session.is_none() || job.launch.session == self.session;
+            let row = row(job);
+            let name = row.name.unwrap_or_default();
+            let text = format!(
+                "{} {} {name} {} {}",
+                row.id, row.state, row.command, row.how
+            );
+            in_session && text.to_lowercase().contains(&wanted)
+        };
+        self.jobs.iter().filter(is_wanted).collect()
+    }
+
+    /// The place of the chosen job on the list.
+    fn place(&self) -> usize {
+        let chosen = self.chosen.as_ref();
+        let shown = self.shown();
+        let mut dirs = shown.iter().map(|job| &job.dir);
+        chosen
+            .and_then(|chosen| dirs.position(|dir| dir == chosen))
+            .unwrap_or(0)
+    }
+
+    fn chosen(&self) -> Option<&JobView> {
+        self.shown().get(self.place()).copied()
+    }
+
+    fn choose(&mut self, place: usize) {
+        let shown = self.shown();
+        let last = shown.len().saturating_sub(1);
+        self.chosen = shown.get(place.min(last)).map(|job| job.dir.clone());
+    }
+
+    /// Keeps the chosen job's screen, or log, up to date.
+    fn follow_chosen(&mut self) {
+        let Some(job) = self.chosen().cloned() else {
+            self.live = None;
+            return;
+        };
+        self.chosen.get_or_insert_with(|| job.dir.clone());
+        if let Mode::Log(log) = &mut self.mode {
+            drop(log.catch_up());
+        }
+        match &mut self.live {
+            Some(shown) if shown.dir == job.dir && !shown.live.is_hopeless(LAG) => {
+                shown.notices.take();
+                drop(shown.live.catch_up(|_| {}));
+            }
+            _ => {
+                let notices = Notices::of_transcript(&job);
+                self.live = Live::of(&job, size_of(&job)).ok().map(|live| Shown {
+                    dir: job.dir.clone(),
+                    live,
+                    notices,
+                });
+            }
+        }
+    }
+
+    // --- killing ---
+
+    /// Kills by the verb, in a process of its own: it takes its time, and says how it went.
+    fn kill(&mut self, id: &JobId) {
+        let child = Command::new("/proc/self/exe")
+            .arg0(crate::invocation::OWN_NAME)
+            .args(["kill", id.as_str()])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
+        match child {
+            Ok(child) => {
+                self.killers.push(child);
+                self.note = Some(format!("killing job {id}"));
+            }
+            Err(error) => self.note = Some(Error::sys("start a process", error).to_string()),
+        }
+    }
+
+    fn hear_killers(&mut self) {
+        let mut left = Vec::new();
+        for mut child in std::mem::take(&mut self.killers) {
+            match child.try_wait() {
+                Ok(None) => left.push(child),
+                Ok(Some(_)) => {
+                    if let Ok(output) = child.wait_with_output() {
+                        let said = [output.stdout, output.stderr].concat();
+                        let said = String::from_utf8_lossy(&said);
+                        self.note = said.lines().next().map(str::to_owned);
+                    }
+                }
+                Err(_) => {}
+            }
+        }
+        self.killers = left;
+    }
+}
+
+/// Where to draw; also on a terminal that does not know its size.
+fn whole() -> Rect {
+    let Size { rows, columns } = raw::size();
+    Rect::new(0, 0, columns, rows)
+}
+
+/// The size of a job's terminal, if somebody can tell; 0x0 means the usual.
+fn size_of(job: &JobView) -> Size {
+    let address = job.launch.control.as_deref().and_then(Address::from_text);
+    let address = address.filter(|_| job.launch.interactive && !job.state.is_terminal());
+    address
+        .and_then(|address| Control::open(address, job.launch.supervisor.pidns, job.id()).ok())
+        .and_then(|mut control| control.ask(What::Look, PATIENCE).ok())
+        .map_or_else(Size::default, |answer| answer.size)
+}
