@@ -5,7 +5,7 @@ pub use crate::job::notice;
 pub use crate::job::record::{
     CommandText, ExitFacts, Parsed, parse_launch, parse_record, parse_summary, started_event,
 };
-pub use crate::job::{How, JobId, Outcome};
+pub use crate::job::{Evidence, How, JobId, Observer, Outcome};
 pub use crate::notify::{Sink, start};
 pub use crate::plan::asked::Asked;
 pub use crate::plan::{Plan, plan};

@@ -10,6 +10,7 @@ use crate::cli::row;
 use crate::cli::values::signal;
 use crate::context::Context;
 use crate::error::Result;
+use crate::job::KillCause;
 use crate::kill::{self, Report, Survivor};
 use crate::message;
 use crate::settings;
@@ -90,7 +91,10 @@ pub(crate) fn kill(context: &Context, kill: &Kill) -> Result<u8> {
     let wish = kill::Wish {
         signal: kill.signal,
         grace: kill.grace,
-        by: "cli",
+        by: match session {
+            Some(_) => KillCause::Agent,
+            None => KillCause::User,
+        },
         session,
     };
     // Whom a job has left is found while the job can still be looked at.

@@ -12,6 +12,7 @@ use crate::cli::values::name;
 use crate::cli::{misuse, row, wait};
 use crate::context::Context;
 use crate::error::{Error, Result};
+use crate::job::KillCause;
 use crate::message;
 use crate::settings;
 use crate::store::{JobView, Reading};
@@ -145,7 +146,7 @@ fn timed_out(job: &JobView) -> Result<Option<u8>> {
     let asked = now
         .as_ref()
         .and_then(|now| now.record.as_ref()?.data.kill_requested.as_ref());
-    let limit = asked.filter(|kill| ["timeout", "idle-timeout"].contains(&kill.by.as_str()));
+    let limit = asked.filter(|kill| matches!(kill.by, KillCause::Timeout | KillCause::IdleTimeout));
     Ok(limit.map(|kill| {
         message::say(format!("timed out (--{})", kill.by));
         wait::TIMED_OUT

@@ -9,8 +9,8 @@ use crate::cli::format::{ending, short_duration, signal_name, size};
 use crate::cli::row;
 use crate::context::Context;
 use crate::error::Result;
-use crate::job::LostReason;
 use crate::job::record::{Record, Usage};
+use crate::job::{Degraded, LostReason};
 use crate::message::{self, Colour, Palette};
 use crate::store::JobView;
 use crate::text;
@@ -112,7 +112,7 @@ fn lines(job: &JobView) -> Vec<(&'static str, String)> {
     let damaged =
         damaged.then(|| "a file of it was unreadable and is kept as '*.corrupt'".to_owned());
     add("damaged", damaged);
-    add("degraded", Some(job.degraded.join(", ")));
+    add("degraded", Some(Degraded::join(&job.degraded, ", ")));
     add("ignored", Some(launch.ignored_settings.join("; ")));
     add("record", record.map(|record| record.id.clone()));
     add("files", Some(job.dir.display().to_string()));
@@ -154,7 +154,7 @@ fn command(job: &JobView) -> String {
 }
 
 fn supervisor(job: &JobView) -> Option<String> {
-    let gone = job.degraded.iter().any(|reason| reason == "unsupervised");
+    let gone = job.degraded.contains(&Degraded::Unsupervised);
     match (job.state.is_terminal(), gone) {
         (true, _) => None,
         (false, true) => {

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use crate::context::Context;
 use crate::error::Result;
 use crate::harness::session_jobs::{Jobs, Telling, jobs_of, program};
-use crate::job::JobId;
 use crate::job::notice;
+use crate::job::{JobId, KillCause};
 use crate::kill;
 use crate::message;
 use crate::session::clean_key;
@@ -107,7 +107,7 @@ fn listing(context: &Context, jobs: &Jobs, promise: &str) -> String {
 pub(super) fn end_session(context: &Context, stores: &[Store], session: &str) -> Result<u8> {
     if context.settings.session_end == SessionEnd::Kill {
         let jobs = jobs_of(stores, session)?;
-        kill::end_quietly(&jobs.running, GRACE, "session-end", session);
+        kill::end_quietly(&jobs.running, GRACE, KillCause::Harness, session);
     }
     Ok(0)
 }

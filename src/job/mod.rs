@@ -3,6 +3,7 @@
 //!
 //! Pure: no files, no clock, no processes.
 
+mod causes;
 mod id;
 pub mod notice;
 pub mod record;
@@ -11,6 +12,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+pub use causes::{Degraded, Evidence, KillCause, Observer};
 pub use id::{JobId, Serial, is_id_prefix};
 
 /// The word that `ps`, `show`, records, events and messages use for where a job stands.

@@ -16,6 +16,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
+use crate::job::KillCause;
 use crate::job::record::KillIntent;
 use crate::store::{JobView, Waited};
 use crate::sys::clock;
@@ -56,7 +57,7 @@ pub(crate) fn at_once<T: Send>(
 pub(crate) struct Wish<'a> {
     pub(crate) signal: i32,
     pub(crate) grace: Duration,
-    pub(crate) by: &'a str,
+    pub(crate) by: KillCause,
     pub(crate) session: Option<&'a str>,
 }
 
@@ -128,7 +129,7 @@ fn end(job: &JobView, wish: &Wish<'_>) -> Result<Report> {
     let mut tree = Tree::of(job)?;
     if !HARMLESS.contains(&signal) {
         let intent = KillIntent {
-            by: wish.by.to_owned(),
+            by: wish.by.clone(),
             signal,
             at: humantime::format_rfc3339_millis(clock::wall()).to_string(),
             session: wish.session.map(str::to_owned),
@@ -172,7 +173,7 @@ fn end_rest(job: &JobView, wish: &Wish<'_>) -> Result<Report> {
 }
 
 /// Ends jobs without a word, each with its own thread: a hook has little time.
-pub(crate) fn end_quietly(jobs: &[JobView], grace: Duration, by: &str, session: &str) {
+pub(crate) fn end_quietly(jobs: &[JobView], grace: Duration, by: KillCause, session: &str) {
     let wish = Wish {
         signal: libc::SIGTERM,
         grace,

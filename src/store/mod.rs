@@ -60,8 +60,8 @@ pub use transcript::reader::{Chunk, Reading, TranscriptReader};
 pub use transcript::times::Mark;
 
 use crate::error::{Error, Result};
-use crate::job::JobId;
 use crate::job::record::{Moment, ProcIdentity};
+use crate::job::{Degraded, JobId};
 use crate::settings::Settings;
 use crate::sys::{clock, fsx, proc};
 
@@ -82,7 +82,7 @@ pub struct Store {
     /// Who it is, once asked for.
     own: std::sync::OnceLock<Own>,
     /// Why the first choice was not taken.
-    degraded: Vec<String>,
+    degraded: Vec<Degraded>,
 }
 
 /// Now, on both clocks.
@@ -147,7 +147,8 @@ impl Store {
                 Err((path, why)) => {
                     let named = matches!(candidate, root::Candidate::At { named: true, .. });
                     if named || root::is_foreign(&why) {
-                        degraded.push(format!("state: '{}' {why}", path.display()));
+                        let text = format!("state: '{}' {why}", path.display());
+                        degraded.push(Degraded::Other(text));
                     }
                     tried.push((path, why));
                 }
@@ -261,7 +262,7 @@ impl Store {
 
     /// What kept the store from being where the user wanted it; goes into every record.
     #[must_use]
-    pub fn degraded(&self) -> &[String] {
+    pub fn degraded(&self) -> &[Degraded] {
         &self.degraded
     }
 

@@ -8,7 +8,7 @@ use super::processes::{Ending, Reach};
 use super::{KILLED_LEFTOVER, LEFTOVER, Phase, Supervisor, TOKEN_JOB};
 use crate::job::record::LONGEST_TAIL;
 use crate::job::record::{self, ExitFacts};
-use crate::job::{LostReason, Outcome};
+use crate::job::{Evidence, LostReason, Observer, Outcome};
 use crate::screen::clean_tail;
 use crate::sys::process::{self, ChangeKind, Usage};
 use crate::sys::signal::ENDING;
@@ -38,7 +38,7 @@ impl Supervisor {
             Ok(Some(change)) => {
                 let pid = job.pid;
                 if let ChangeKind::Ended(status) = change.kind {
-                    self.finish(index, status, Some(change.usage), "waitid");
+                    self.finish(index, status, Some(change.usage), Evidence::WaitId);
                     if pid == self.shell.pid {
                         self.shell.status.get_or_insert((status, change.usage));
                     }
@@ -67,7 +67,7 @@ impl Supervisor {
                 if proc::ppid(pid) != Some(session::pid()) {
                     self.jobs[index].found_ended = true;
                     let lost = Outcome::Lost(LostReason::StatusUnseen);
-                    self.finish_as(index, lost, None, "none");
+                    self.finish_as(index, lost, None, Evidence::None);
                 }
             }
             Err(_) => {}
@@ -79,9 +79,9 @@ impl Supervisor {
         let Some(pidfd) = &job.pidfd else { return };
         let starttime = job.starttime;
         if let Some(status) = proc::zombie_status(job.pid, starttime) {
-            self.finish(index, status, None, "proc-stat");
+            self.finish(index, status, None, Evidence::ProcStat);
         } else if let Some(status) = proc::pidfd_exit_status(pidfd) {
-            self.finish(index, status, None, "pidfd-info");
+            self.finish(index, status, None, Evidence::PidfdInfo);
         } else if proc::starttime(job.pid) == Some(starttime) {
             // A zombie whose status we may not read: look again when its parent has gone.
             let _ = self.epoll.delete(pidfd);
@@ -92,7 +92,7 @@ impl Supervisor {
             && process::peek_child(pidfd.as_fd()).is_err()
         {
             let lost = Outcome::Lost(LostReason::StatusUnseen);
-            self.finish_as(index, lost, None, "none");
+            self.finish_as(index, lost, None, Evidence::None);
         }
     }
 
@@ -101,7 +101,7 @@ impl Supervisor {
         index: usize,
         status: i32,
         usage: Option<Usage>,
-        evidence: &'static str,
+        evidence: Evidence,
     ) {
         let id = self.jobs[index].id().cloned();
         let outcome = Outcome::from_wait_status(status);
@@ -126,7 +126,7 @@ impl Supervisor {
         index: usize,
         outcome: Outcome,
         usage: Option<Usage>,
-        evidence: &'static str,
+        evidence: Evidence,
     ) {
         self.introduce_jobs();
         self.news = true;
@@ -161,7 +161,7 @@ impl Supervisor {
         self.note_ending(index, signal, wish.as_ref().map(|wish| wish.signal));
         let job = &mut self.jobs[index];
         if let Some(mut live) = job.live.take() {
-            let mut facts = ExitFacts::new(outcome, "supervisor", evidence, ended);
+            let mut facts = ExitFacts::new(outcome, Observer::Supervisor, evidence, ended);
             facts.end_unseen = job.found_ended;
             facts.rusage = usage.map(|usage| record::Usage {
                 user_ms: usage.user_ms,
@@ -260,7 +260,7 @@ impl Supervisor {
             job.timed_out = Some(by);
             job.deadline = Some(clock::boottime().saturating_add(grace));
             job.kill_requested = Some(record::KillIntent {
-                by: by.to_owned(),
+                by: std::borrow::Cow::Borrowed(by).into(),
                 signal: libc::SIGTERM,
                 at: record::rfc3339(clock::wall()),
                 session: None,

@@ -1,7 +1,7 @@
 //! The foreground: signalling it without touching jobs, and the record of its death from outside.
 
 use crate::job::record::{self, ExitFacts, KilledBy};
-use crate::job::{How, Outcome};
+use crate::job::{Evidence, How, KillCause, Observer, Outcome};
 use crate::store;
 use crate::sys::proc;
 use crate::sys::{clock, signal};
@@ -231,7 +231,7 @@ impl Supervisor {
         };
         live.transcript().write(&tail);
         let ended = (clock::wall(), clock::boottime());
-        let mut facts = ExitFacts::new(outcome, "supervisor", "waitid", ended);
+        let mut facts = ExitFacts::new(outcome, Observer::Supervisor, Evidence::WaitId, ended);
         facts.rusage = self.shell.status.map(|(_, usage)| record::Usage {
             user_ms: usage.user_ms,
             sys_ms: usage.sys_ms,
@@ -240,7 +240,11 @@ impl Supervisor {
         facts.output = live.transcript().facts();
         facts.tail = Some(String::from_utf8_lossy(&tail).into_owned());
         facts.kill_requested = Some(record::KillIntent {
-            by: killing.by.to_owned(),
+            by: match killing.by {
+                "drain" => KillCause::Drain,
+                "front-died" => KillCause::FrontDied,
+                _ => KillCause::Harness,
+            },
             signal: killing.signal,
             at: record::rfc3339(ended.0),
             session: None,

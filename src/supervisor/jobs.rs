@@ -9,6 +9,7 @@ use super::control::Inbox;
 use super::processes::Ending;
 use super::stream::Sink;
 use super::{Supervisor, TOKEN_ERRORS, TOKEN_JOB, TOKEN_TTY};
+use crate::job::Degraded;
 use crate::job::record::{self, ExitFacts, Moment};
 use crate::settings::Capture;
 use crate::store::LiveJob;
@@ -443,11 +444,11 @@ pub(super) fn redirections(pid: i32, ours: [bool; 2]) -> [Option<String>; 2] {
 }
 
 /// A pseudo-terminal for a job, or a pipe where there is none or none is wanted.
-pub(super) fn open_channel(capture: Capture, degraded: &mut Vec<String>) -> Option<Opened> {
+pub(super) fn open_channel(capture: Capture, degraded: &mut Vec<Degraded>) -> Option<Opened> {
     if capture == Capture::Pty {
         match pty::open(pty::Use::Output) {
             Ok(pty) => return Some(on_terminal(pty)),
-            Err(_) => degraded.push("no-pty".to_owned()),
+            Err(_) => degraded.push(Degraded::NoPty),
         }
     }
     let (leader, end) = fds::pipe().ok()?;

@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime};
 use super::Identity;
 use crate::caller;
 use crate::error::Result;
-use crate::job::How;
 use crate::job::record::CommandText;
+use crate::job::{Degraded, How};
 use crate::settings::Settings;
 use crate::store::{self, Closed, Draft, LiveJob, Prepared, Store};
 use crate::sys::{clock, proc};
@@ -24,7 +24,7 @@ pub(super) struct Ledger {
     closed: Vec<Closed>,
     settings: Settings,
     caller: i32,
-    degraded: Vec<String>,
+    degraded: Vec<Degraded>,
     /// Where requests about the jobs are taken.
     control: String,
     /// On whose behalf: the session and the harness, once asked for.
@@ -49,14 +49,14 @@ pub(super) struct Start<'a> {
     pub(super) redirected_stderr: Option<String>,
     /// The transcript it shares with another job.
     pub(super) transcript: Option<String>,
-    pub(super) degraded: Vec<String>,
+    pub(super) degraded: Vec<Degraded>,
     pub(super) run: Option<&'a RunJob>,
     /// Who it was, if it has ended already.
     pub(super) was: Option<Identity>,
 }
 
 impl Ledger {
-    pub(super) fn new(work: &Work, degraded: Vec<String>, address: Address) -> Self {
+    pub(super) fn new(work: &Work, degraded: Vec<Degraded>, address: Address) -> Self {
         Self {
             store: None,
             refusal: None,
@@ -187,7 +187,7 @@ impl Ledger {
             .unwrap_or_else(|| store::identity_with(start.pid, 0));
         let mut degraded = self.degraded.clone();
         if !proc::is_ours() {
-            degraded.push("no-proc".to_owned());
+            degraded.push(Degraded::NoProc);
         }
         degraded.extend(start.degraded.iter().cloned());
         let session = start

@@ -33,6 +33,7 @@ use std::time::Duration;
 
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags, EpollTimeout};
 
+use crate::job::Evidence;
 use crate::job::record::ProcIdentity;
 use crate::settings::Settings;
 use crate::sys::affinity::Affinity;
@@ -393,7 +394,7 @@ impl Supervisor {
                 break;
             };
             if let Some(index) = self.job_of(change.pid) {
-                self.finish(index, status, Some(change.usage), "waitid");
+                self.finish(index, status, Some(change.usage), Evidence::WaitId);
             } else if change.pid == self.shell.pid {
                 self.shell.status = Some((status, change.usage));
                 self.wake_front();

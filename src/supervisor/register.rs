@@ -6,6 +6,7 @@ use std::io::Write;
 use super::jobs::{Mirror, Opened, Output, STDOUT, open_channel, redirections};
 use super::ledger::Start;
 use super::{Phase, Supervisor};
+use crate::job::Degraded;
 use crate::plan::asked::Asked;
 use crate::settings::Capture;
 use crate::sys::{fds, proc, session};
@@ -105,7 +106,7 @@ impl Supervisor {
         let captured = any && self.can_capture(if apart { 2 } else { 1 });
         if any && !captured {
             // It writes where it would without us, and the record says so.
-            degraded.push("no-capture".to_owned());
+            degraded.push(Degraded::NoCapture);
         }
         let main = captured.then(|| self.open(capture, &mut degraded));
         let main = main.flatten();
@@ -165,7 +166,7 @@ impl Supervisor {
     }
 
     /// A channel for a job, made ahead of it if there is one.
-    fn open(&mut self, capture: Capture, degraded: &mut Vec<String>) -> Option<Opened> {
+    fn open(&mut self, capture: Capture, degraded: &mut Vec<Degraded>) -> Option<Opened> {
         let fits = |opened: &Opened| opened.tty == (capture == Capture::Pty);
         match self.spares.iter().position(fits) {
             Some(at) => Some(self.spares.swap_remove(at)),

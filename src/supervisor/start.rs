@@ -19,6 +19,7 @@ use super::{
     Phase, Shell, Supervisor, TOKEN_CHILD, TOKEN_FEED, TOKEN_LINK, TOKEN_REGISTER, TOKEN_SINK,
 };
 use super::{jobs, run, scarce};
+use crate::job::Degraded;
 use crate::sys::fds::{self, FileLimit, Kind};
 use crate::sys::process::{self, Forked, Image};
 use crate::sys::signal::{self, SignalFd};
@@ -66,7 +67,7 @@ fn begin(mut work: Work, link: &mut FrontLink) -> std::io::Result<Supervisor> {
     // Without the subreaper bit strays go to init: the call works, the reaper net does not hold.
     let mut degraded = Vec::new();
     if session::become_subreaper().is_err() {
-        degraded.push("no-subreaper".to_owned());
+        degraded.push(Degraded::NoSubreaper);
     }
     let own_session = session::own_session();
     let leads_session = work.terminal.is_none() && !fds::at_terminal();

@@ -11,7 +11,7 @@ use super::processes::{Class, Context, Ending, Life, ProcessFacts, Reach, Sessio
 use super::stream::{Feed, Sink};
 use super::{DRAIN, KILLED_LEFTOVER, LAUNCHING, LEFTOVER, Phase, REGISTRATION, Supervisor};
 use crate::invocation;
-use crate::job::{How, Outcome};
+use crate::job::{Evidence, How, Outcome};
 use crate::rewrite;
 use crate::sys::fds::Object;
 use crate::sys::process::Usage;
@@ -262,7 +262,7 @@ impl Supervisor {
             job.is_stray = true;
             job.heir_of = dead_leader(pid);
             self.jobs.push(job);
-            self.finish(self.jobs.len() - 1, status, Some(usage), "waitid");
+            self.finish(self.jobs.len() - 1, status, Some(usage), Evidence::WaitId);
         }
     }
 

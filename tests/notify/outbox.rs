@@ -4,8 +4,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use agent_sh::testing::{
-    CommandText, Draft, ExitFacts, How, Outcome, RecordCommand, Settings, Sink, Store, identity,
-    moment, start,
+    CommandText, Draft, Evidence, ExitFacts, How, Observer, Outcome, RecordCommand, Settings, Sink,
+    Store, identity, moment, start,
 };
 
 use super::server::{Reply, Server};
@@ -20,7 +20,12 @@ fn end_a_job(store: &Store, number: usize) -> String {
     let draft = Draft::new(command, How::Ampersand, "/".to_owned(), who);
     let mut live = store.create_job(draft).unwrap();
     let code = u8::try_from(number % 256).unwrap();
-    let facts = ExitFacts::new(Outcome::Exited(code), "supervisor", "waitid", moment());
+    let facts = ExitFacts::new(
+        Outcome::Exited(code),
+        Observer::Supervisor,
+        Evidence::WaitId,
+        moment(),
+    );
     live.commit(&facts).unwrap();
     live.id().to_string()
 }

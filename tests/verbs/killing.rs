@@ -41,7 +41,7 @@ fn every_way_to_name_a_signal() {
             (&data["state"], &data["signal"]),
             (&"signaled".into(), &number.into())
         );
-        assert_eq!(data["kill_requested"]["by"], "cli", "{args:?}: {record:#}");
+        assert_eq!(data["kill_requested"]["by"], "user", "{args:?}: {record:#}");
         assert_eq!(data["kill_requested"]["signal"], number, "{args:?}");
     }
     for wrong in ["-NONE", "-99", "-s"] {

@@ -116,7 +116,7 @@ fn daemons_that_were_made_during_the_call_end_with_their_job() {
         assert_eq!(record.data("signal"), signal, "{record:#?}");
         assert_eq!(
             record.data("kill_requested")["by"],
-            "cli",
+            "user",
             "it is written who asked: {record:#?}"
         );
     });

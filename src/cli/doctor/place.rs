@@ -9,6 +9,7 @@ use crate::cli::format::size;
 use crate::context::Context;
 use crate::error::cause;
 use crate::harness::gemini;
+use crate::job::Degraded;
 use crate::notify;
 use crate::session as keys;
 use crate::settings::{self, Origin, SETTINGS};
@@ -44,7 +45,7 @@ pub(super) fn state(context: &Context) -> Vec<Finding> {
         [] => found.push(ok("state", format!("{path}"))),
         why => found.push(warn(
             "state",
-            format!("{path}, because {}", why.join("; ")),
+            format!("{path}, because {}", Degraded::join(why, "; ")),
             "let that directory be one that you alone can write, or name another in AGENT_SH_STATE",
         )),
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::job::record::{LONGEST_TAIL, Launch, ORIGIN, Record};
-use crate::job::{How, Outcome};
+use crate::job::{How, KillCause, Outcome};
 use crate::text::{self, short_duration, signal_name, size};
 
 /// How much of a command is shown.
@@ -89,19 +89,23 @@ pub fn told_command(how: How, command: &str, most: usize) -> String {
     }
 }
 
-/// The file that a job's output went to, if its name may stand in a line of ours.
 /// The limit that a job was ended for, in words.
-fn limit(by: &str) -> Option<&'static str> {
+fn limit(by: &KillCause) -> Option<&'static str> {
     Some(match by {
-        "timeout" => "timed out",
-        "idle-timeout" => "timed out without output",
-        "cpu-time" => "over its CPU time limit",
-        "memory" => "over its memory limit",
-        "drain" => "stopped with its container",
-        _ => return None,
+        KillCause::Timeout => "timed out",
+        KillCause::IdleTimeout => "timed out without output",
+        KillCause::CpuTime => "over its CPU time limit",
+        KillCause::Memory => "over its memory limit",
+        KillCause::Drain => "stopped with its container",
+        KillCause::User
+        | KillCause::Agent
+        | KillCause::Harness
+        | KillCause::FrontDied
+        | KillCause::Other(_) => return None,
     })
 }
 
+/// The file that a job's output went to, if its name may stand in a line of ours.
 fn told_path(how: How, path: Option<&String>) -> Option<&str> {
     path.filter(|_| how != How::Stray)
         .and_then(|path| text::plain_path(path))

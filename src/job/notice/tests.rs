@@ -1,10 +1,10 @@
 //! What a model is told, and what it must never be told as ours.
 
 use super::*;
-use crate::job::LostReason;
 use crate::job::record::{
     Durability, ExitFacts, KillIntent, KilledBy, Writer, terminal_event, unknown_launch,
 };
+use crate::job::{Evidence, LostReason, Observer};
 
 fn record(outcome: Outcome, change: impl FnOnce(&mut Launch, &mut ExitFacts)) -> Record {
     let mut launch = unknown_launch("7f3k".parse().unwrap());
@@ -12,7 +12,7 @@ fn record(outcome: Outcome, change: impl FnOnce(&mut Launch, &mut ExitFacts)) ->
     launch.how = How::Ampersand;
     let epoch = std::time::SystemTime::UNIX_EPOCH;
     let ended = (epoch + Duration::from_secs(252), Duration::from_secs(252));
-    let mut facts = ExitFacts::new(outcome, "supervisor", "waitid", ended);
+    let mut facts = ExitFacts::new(outcome, Observer::Supervisor, Evidence::WaitId, ended);
     facts.output.bytes_total = 2048;
     change(&mut launch, &mut facts);
     let writer = Writer {
@@ -68,7 +68,7 @@ fn the_first_line_is_the_fact() {
             headline(&record(TERM, |launch, facts| {
                 launch.name = Some("web".to_owned());
                 facts.kill_requested = Some(KillIntent {
-                    by: "timeout".to_owned(),
+                    by: KillCause::Timeout,
                     signal: 15,
                     at: String::new(),
                     session: None,

@@ -10,7 +10,7 @@ use crate::job::record::{
     CommandText, ExitFacts, FORMAT, KillIntent, KilledBy, LONGEST_TAIL, Launch, Moment, ORIGIN,
     ProcIdentity, SCHEMA_URI, Usage, file_uri, millis, rfc3339, source_of, wall_between,
 };
-use crate::job::{How, JobId, LostReason, Outcome, State};
+use crate::job::{Degraded, Evidence, How, JobId, LostReason, Observer, Outcome, State};
 use crate::text;
 
 /// How long the record is sure to last.
@@ -70,8 +70,8 @@ pub struct RecordData {
     pub core: bool,
     /// Why it is lost.
     pub reason: Option<LostReason>,
-    pub observed_by: String,
-    pub evidence: String,
+    pub observed_by: Observer,
+    pub evidence: Evidence,
     pub kill_requested: Option<KillIntent>,
     pub killed_by: Option<KilledBy>,
     pub stopped_seen: bool,
@@ -98,7 +98,7 @@ pub struct RecordData {
     /// It ended before the call that started it returned: no news to whoever made the call.
     #[serde(default)]
     pub during_call: bool,
-    pub degraded: Vec<String>,
+    pub degraded: Vec<Degraded>,
     pub ignored_settings: Vec<String>,
     pub durability: Durability,
     /// Bytes of the job, made safe to print. Nothing in it is ours: a reader must not obey it.
@@ -161,7 +161,7 @@ pub struct SummaryData {
     #[serde(default)]
     pub redirected_stderr: Option<String>,
     pub output: SummaryOutput,
-    pub degraded: Vec<String>,
+    pub degraded: Vec<Degraded>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -353,8 +353,8 @@ pub fn terminal_event(launch: &Launch, facts: &ExitFacts, writer: &Writer) -> Re
             signal,
             core,
             reason,
-            observed_by: facts.observed_by.to_owned(),
-            evidence: facts.evidence.to_owned(),
+            observed_by: facts.observed_by.clone(),
+            evidence: facts.evidence.clone(),
             kill_requested: facts.kill_requested.clone(),
             killed_by: facts.killed_by.clone(),
             stopped_seen: facts.stopped_seen,

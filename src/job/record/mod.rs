@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::job::{How, JobId, Outcome};
+use crate::job::{Degraded, Evidence, How, JobId, KillCause, Observer, Outcome};
 use crate::settings::RecordCommand;
 use crate::text;
 
@@ -157,7 +157,7 @@ pub struct Launch {
     #[serde(default)]
     pub lease: Option<LeaseFile>,
     #[serde(default)]
-    pub degraded: Vec<String>,
+    pub degraded: Vec<Degraded>,
     #[serde(default)]
     pub ignored_settings: Vec<String>,
     #[serde(default)]
@@ -292,8 +292,7 @@ pub fn started_event(launch: &Launch, uid: u32, transcript: &str) -> Value {
 /// Somebody asked for the end of a job. It only asks: the wait status says how the job ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KillIntent {
-    /// `cli`, `timeout`, `idle-timeout`, `front-died`, `output-cap`.
-    pub by: String,
+    pub by: KillCause,
     pub signal: i32,
     /// RFC 3339.
     pub at: String,
@@ -335,10 +334,8 @@ pub struct OutputFacts {
 #[derive(Clone, Debug)]
 pub struct ExitFacts {
     pub outcome: Outcome,
-    /// `supervisor`, `waiter`, `reconciler`.
-    pub observed_by: &'static str,
-    /// `waitid`, `pidfd-info`, `proc-stat`, `file-name`, `none`.
-    pub evidence: &'static str,
+    pub observed_by: Observer,
+    pub evidence: Evidence,
     /// When it ended; if nobody saw that, when it was noticed.
     pub ended: Moment,
     /// Whether `ended` is only when it was noticed.
@@ -353,18 +350,13 @@ pub struct ExitFacts {
     pub tail: Option<String>,
     /// Whether the call that started it had not returned yet.
     pub during_call: bool,
-    pub degraded: Vec<String>,
+    pub degraded: Vec<Degraded>,
 }
 
 impl ExitFacts {
     /// The facts of an observed end with nothing else known.
     #[must_use]
-    pub fn new(
-        outcome: Outcome,
-        observed_by: &'static str,
-        evidence: &'static str,
-        ended: Moment,
-    ) -> Self {
+    pub fn new(outcome: Outcome, observed_by: Observer, evidence: Evidence, ended: Moment) -> Self {
         Self {
             outcome,
             observed_by,

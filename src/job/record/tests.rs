@@ -1,8 +1,8 @@
 use super::*;
-use crate::job::LostReason;
+use crate::job::{Evidence, LostReason, Observer};
 
 fn facts(outcome: Outcome, ended: Moment) -> ExitFacts {
-    ExitFacts::new(outcome, "supervisor", "waitid", ended)
+    ExitFacts::new(outcome, Observer::Supervisor, Evidence::WaitId, ended)
 }
 
 fn writer(boot_id: &str) -> Writer {

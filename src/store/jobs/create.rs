@@ -7,8 +7,8 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::job::JobId;
 use crate::job::record::{self, FORMAT, Launch, LeaseFile};
+use crate::job::{Degraded, JobId};
 use crate::store::jobs::live::{Draft, LiveJob};
 use crate::store::transcript::Transcript;
 use crate::store::{Store, moment, own_identity};
@@ -170,7 +170,7 @@ impl Store {
         launch.degraded.extend(self.degraded.iter().cloned());
         // A file system without locks. Readers then ask for the supervisor's pid and start time.
         if prepared.lease.is_none() {
-            launch.degraded.push("no-lease".to_owned());
+            launch.degraded.push(Degraded::NoLease);
         }
         if let Err(source) = self.publish(&prepared, &mut launch) {
             if let Some(tmp) = &self.tmp {

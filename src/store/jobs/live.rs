@@ -22,7 +22,7 @@ use crate::job::record::{
     self, CommandText, Durability, ExitFacts, KillIntent, Launch, Moment, ProcIdentity, Record,
     Writer,
 };
-use crate::job::{How, JobId, Outcome};
+use crate::job::{Degraded, How, JobId, Outcome};
 use crate::store::jobs::byname;
 use crate::store::jobs::files::{self, Content};
 use crate::store::moment;
@@ -51,7 +51,7 @@ pub struct Draft {
     pub interactive: bool,
     /// `None`: now.
     pub started: Option<Moment>,
-    pub degraded: Vec<String>,
+    pub degraded: Vec<Degraded>,
     pub ignored_settings: Vec<String>,
     pub wake: std::collections::BTreeMap<String, String>,
 }

@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::job::record::{
     self, ExitFacts, FORMAT, Launch, LeaseFile, OutputFacts, Parsed, ProcIdentity, Record,
 };
-use crate::job::{JobId, LostReason, Outcome, State};
+use crate::job::{Degraded, Evidence, JobId, LostReason, Observer, Outcome, State};
 use crate::store::index::ids;
 use crate::store::jobs::files::{self, Content};
 use crate::store::jobs::view::{JobView, transcript_path};
@@ -115,14 +115,14 @@ pub(in crate::store) fn look(dir: &OwnedFd, path: &Path, id: &JobId) -> io::Resu
     }
     let note = match life(&run) {
         Life::Supervised => None,
-        Life::Unsupervised => Some("unsupervised"),
-        Life::Foreign => Some("foreign"),
+        Life::Unsupervised => Some(Degraded::Unsupervised),
+        Life::Foreign => Some(Degraded::Foreign),
         Life::Ended(_) | Life::Lost(_) => return Ok(Look::Open),
     };
     let stopped = note.is_none() && fsx::stat_at(dir, "stopped").is_ok();
     let mut degraded = run.launch.degraded.clone();
-    degraded.extend(note.map(str::to_owned));
-    let output = if note == Some("unsupervised") {
+    degraded.extend(note.clone());
+    let output = if note == Some(Degraded::Unsupervised) {
         abandoned_output(dir, &run.launch)
     } else {
         transcript::facts_on_disk(dir, run.launch.transcript_cap, run.launch.tty)
@@ -207,7 +207,7 @@ fn newer(dir: &OwnedFd, path: &Path, id: &JobId, format: u64) -> Look {
         launch,
         state,
         record: None,
-        degraded: vec!["newer-format".to_owned()],
+        degraded: vec![Degraded::NewerFormat],
         dir: path.to_owned(),
         launch_known: false,
         format,
@@ -348,7 +348,7 @@ pub(in crate::store) fn reconcile(path: &Path, id: &JobId) -> Result<JobView> {
         }
         if commit(&dir, path, &run.launch, &facts).is_err() {
             // It has ended all the same; the next reader may have room to write it down.
-            facts.degraded.push("unrecorded".to_owned());
+            facts.degraded.push(Degraded::Unrecorded);
             let record = written_by_reader(&dir, path, &run.launch, &facts);
             let mut view = from_record(path, record);
             view.launch = run.launch;
@@ -367,20 +367,28 @@ fn verdict(dir: &OwnedFd, run: &Run, corrupt: bool) -> ExitFacts {
     let (outcome, observed_by, evidence) = if corrupt {
         (
             Outcome::Lost(LostReason::RecordCorrupt),
-            "reconciler",
-            "none",
+            Observer::Reconciler,
+            Evidence::None,
         )
     } else if let Some(stated) = &stated {
-        (stated.outcome.clone(), "supervisor", "file-name")
+        (
+            stated.outcome.clone(),
+            Observer::Supervisor,
+            Evidence::FileName,
+        )
     } else {
         match life(run) {
-            Life::Ended(status) => (Outcome::from_wait_status(status), "reconciler", "proc-stat"),
-            Life::Lost(reason) => (Outcome::Lost(reason), "reconciler", "none"),
+            Life::Ended(status) => (
+                Outcome::from_wait_status(status),
+                Observer::Reconciler,
+                Evidence::ProcStat,
+            ),
+            Life::Lost(reason) => (Outcome::Lost(reason), Observer::Reconciler, Evidence::None),
             // It was free a moment ago, and a lease is never taken twice.
             _ => (
                 Outcome::Lost(LostReason::SupervisorDied),
-                "reconciler",
-                "none",
+                Observer::Reconciler,
+                Evidence::None,
             ),
         }
     };
@@ -403,7 +411,7 @@ fn verdict(dir: &OwnedFd, run: &Run, corrupt: bool) -> ExitFacts {
     facts.kill_requested = live::kill_intent(dir, &facts.outcome);
     facts.stopped_seen = fsx::stat_at(dir, "stopped").is_ok();
     if !run.known {
-        facts.degraded.push("launch-unreadable".to_owned());
+        facts.degraded.push(Degraded::LaunchUnreadable);
     }
     facts
 }

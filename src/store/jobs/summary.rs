@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::job::record::{self, RecordSummary};
-use crate::job::{How, JobId, LostReason, State};
+use crate::job::{Degraded, How, JobId, LostReason, State};
 use crate::store::JobView;
 
 /// What a list shows of a job.
@@ -35,7 +35,7 @@ pub struct Summary {
     pub redirected_stderr: Option<String>,
     pub bytes_total: u64,
     pub tty: Option<bool>,
-    pub degraded: Vec<String>,
+    pub degraded: Vec<Degraded>,
 }
 
 impl Summary {
@@ -101,8 +101,7 @@ impl Summary {
     /// It runs, and nobody may ever know how it ends.
     #[must_use]
     pub fn is_unsupervised(&self) -> bool {
-        let alone = |note: &String| note == "unsupervised";
-        !self.state.is_terminal() && self.degraded.iter().any(alone)
+        !self.state.is_terminal() && self.degraded.contains(&Degraded::Unsupervised)
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 use crate::job::record::{self, ExitFacts, FORMAT, KillIntent, Launch, OutputFacts, Record};
-use crate::job::{JobId, LostReason, Outcome, State};
+use crate::job::{Degraded, Evidence, JobId, LostReason, Observer, Outcome, State};
 use crate::store::jobs::files;
 use crate::store::jobs::live;
 use crate::store::jobs::reconcile::{Look, abandoned_output, commit, load, look, reconcile};
@@ -26,7 +26,7 @@ pub struct JobView {
     pub state: State,
     /// `Some` iff the state is terminal, but for a newer format.
     pub record: Option<Record>,
-    pub degraded: Vec<String>,
+    pub degraded: Vec<Degraded>,
     pub dir: PathBuf,
     /// `false` if `run.json` could not be read: then most of `launch` means nothing.
     pub launch_known: bool,
@@ -290,7 +290,7 @@ impl JobView {
             && who.pidns == proc::pidns()
             && who.timens == proc::timens()
             && who.boot_id == proc::boot_id();
-        if here && self.degraded.iter().any(|note| note == "unsupervised") {
+        if here && self.degraded.contains(&Degraded::Unsupervised) {
             return match proc::pidfd_open_checked(who.pid, who.starttime) {
                 Ok(handle) => self.wait_for_leader(&handle, dir, left),
                 // It ended just now.
@@ -316,14 +316,16 @@ impl JobView {
             return Ok(());
         }
         let seen = proc::zombie_status(who.pid, who.starttime)
-            .map(|status| (status, "proc-stat"))
-            .or_else(|| proc::pidfd_exit_status(handle).map(|status| (status, "pidfd-info")));
+            .map(|status| (status, Evidence::ProcStat))
+            .or_else(|| {
+                proc::pidfd_exit_status(handle).map(|status| (status, Evidence::PidfdInfo))
+            });
         if let Some((status, evidence)) = seen {
             let outcome = Outcome::from_wait_status(status);
-            let mut facts = ExitFacts::new(outcome, "waiter", evidence, moment());
+            let mut facts = ExitFacts::new(outcome, Observer::Waiter, evidence, moment());
             facts.output = abandoned_output(dir, &self.launch);
             facts.kill_requested = live::kill_intent(dir, &facts.outcome);
-            facts.degraded.push("unsupervised".to_owned());
+            facts.degraded.push(Degraded::Unsupervised);
             drop(commit(dir, &self.dir, &self.launch, &facts));
         }
         Ok(())

@@ -2,7 +2,7 @@ use std::path::Path;
 
 use super::*;
 use crate::job::record::{CommandText, ExitFacts};
-use crate::job::{How, Outcome};
+use crate::job::{Evidence, How, Observer, Outcome};
 use crate::settings::{RecordCommand, Settings};
 use crate::store::outbox::acknowledged;
 use crate::store::{Draft, identity, moment};
@@ -22,7 +22,12 @@ fn job(store: &Store, session: Option<&str>, code: u8, during_call: bool) -> Job
     let mut draft = Draft::new(command, How::Ampersand, "/".to_owned(), who);
     draft.session = session.map(str::to_owned);
     let mut live = store.create_job(draft).unwrap();
-    let mut facts = ExitFacts::new(Outcome::Exited(code), "supervisor", "waitid", moment());
+    let mut facts = ExitFacts::new(
+        Outcome::Exited(code),
+        Observer::Supervisor,
+        Evidence::WaitId,
+        moment(),
+    );
     facts.during_call = during_call;
     live.commit(&facts).unwrap();
     store.load(live.id()).unwrap().unwrap()

@@ -81,7 +81,7 @@ fn a_newer_format_is_shown_and_not_touched() {
     let row = &store.jobs().unwrap()[0];
     assert_eq!(
         (row.format, row.degraded.as_slice()),
-        (2, ["newer-format".to_owned()].as_slice())
+        (2, [Degraded::NewerFormat].as_slice())
     );
     assert_eq!(row.to_row_json()["command"], "npm run dev");
     let Err(error) = find(std::slice::from_ref(&store), id.as_str(), None) else {

@@ -166,8 +166,8 @@ fn a_file_name_states_times_and_bytes() {
     for _ in 0..2 {
         let data = view(&store, &id).record.unwrap().data;
         assert_eq!(
-            (data.exit_code, data.evidence.as_str()),
-            (Some(3), "file-name")
+            (data.exit_code, data.evidence),
+            (Some(3), Evidence::FileName)
         );
         assert_eq!(
             data.ended_at,

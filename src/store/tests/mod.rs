@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::*;
 use crate::job::record::{CommandText, ExitFacts, KillIntent, KilledBy, Usage};
-use crate::job::{How, LostReason, Outcome, State};
+use crate::job::{Evidence, How, LostReason, Observer, Outcome, State};
 use crate::settings::RecordCommand;
 use crate::sys::lock;
 
@@ -62,7 +62,12 @@ pub(super) fn draft() -> Draft {
 }
 
 pub(super) fn exited(code: u8) -> ExitFacts {
-    ExitFacts::new(Outcome::Exited(code), "supervisor", "waitid", moment())
+    ExitFacts::new(
+        Outcome::Exited(code),
+        Observer::Supervisor,
+        Evidence::WaitId,
+        moment(),
+    )
 }
 
 /// Gives a job up and waits until its lease is free: a child that another test's thread forks at this

@@ -3,6 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 
 use super::*;
+use crate::job::KillCause;
 
 #[test]
 fn only_directories_of_our_own_are_used() {
@@ -50,7 +51,11 @@ fn only_directories_of_our_own_are_used() {
         assert_eq!(store.path(), good.join("agent-sh"), "{}", path.display());
         assert_eq!(store.degraded().len(), 1);
         let job = store.create_job(draft()).unwrap();
-        assert!(job.launch().degraded[0].contains(&*path.to_string_lossy()));
+        assert!(
+            job.launch().degraded[0]
+                .word()
+                .contains(&*path.to_string_lossy())
+        );
         let after = std::fs::symlink_metadata(&path)
             .map(|meta| meta.permissions().mode())
             .ok();
@@ -106,7 +111,7 @@ fn a_place_that_is_closed() {
     let next = Store::open_but(&settings(&first), env, &[closed]).unwrap();
     assert_eq!(next.path(), second.join("agent-sh"));
     let why = format!("state: '{}' read-only file system", first.display());
-    assert_eq!(next.degraded(), [why]);
+    assert_eq!(next.degraded(), [Degraded::Other(why)]);
     let closed = (next.path().to_owned(), "x".to_owned());
     let last = Store::open_but(&Settings::default(), env, &[closed]).unwrap();
     let name = format!("agent-sh-{}", fsx::euid());
@@ -178,7 +183,7 @@ fn modes_do_not_depend_on_the_umask() {
         job.set_stopped(Some(19));
         view(&store, job.id())
             .request_kill(&KillIntent {
-                by: "cli".to_owned(),
+                by: KillCause::User,
                 signal: 15,
                 at: String::new(),
                 session: None,

@@ -1,6 +1,7 @@
 //! Who is running, ended or lost, and that only one says so.
 
 use super::*;
+use crate::job::Degraded;
 
 #[test]
 fn a_free_lease_without_a_record_is_a_loss() {
@@ -39,7 +40,7 @@ fn judged_only_where_it_can_be() {
     } else {
         assert_eq!(
             (machine.state, machine.degraded),
-            (State::Running, vec!["foreign".to_owned()])
+            (State::Running, vec![Degraded::Foreign])
         );
         assert!(!machine.dir.join("exit.json").exists());
     }
@@ -63,7 +64,7 @@ fn a_job_that_outlives_its_supervisor_runs_unsupervised() {
     let orphan = view(&store, &id);
     assert_eq!(
         (orphan.state, orphan.degraded.clone()),
-        (State::Running, vec!["unsupervised".to_owned()])
+        (State::Running, vec![Degraded::Unsupervised])
     );
     assert!(matches!(
         orphan.wait(Some(Instant::now())).unwrap(),
@@ -87,7 +88,7 @@ fn a_job_that_outlives_its_supervisor_runs_unsupervised() {
     assert_eq!((ended.state, ended.exit_code()), (State::Exited, Some(7)));
     // Whoever waited was there, if the child did not come first.
     let by = ended.record.as_ref().map(|record| &record.data.observed_by);
-    let waited = by.is_some_and(|by| by == "waiter");
+    let waited = by.is_some_and(|by| *by == Observer::Waiter);
     assert_eq!(ended.ended_at().is_some(), waited);
     assert_eq!(ended.duration_ms().is_some(), waited);
     assert!(ended.output().missing_since.is_some());
@@ -111,11 +112,8 @@ fn the_status_of_a_zombie_is_read_and_that_of_a_reaped_process_is_lost() {
     assert_eq!((seen.ended_at(), seen.duration_ms()), (None, None));
     assert!(seen.settled_at().is_some());
     assert_eq!(
-        (
-            seen.exit_code(),
-            seen.record.unwrap().data.evidence.as_str()
-        ),
-        (Some(7), "proc-stat")
+        (seen.exit_code(), seen.record.unwrap().data.evidence),
+        (Some(7), Evidence::ProcStat)
     );
     child.wait().unwrap();
     assert_eq!(

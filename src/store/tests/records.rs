@@ -1,6 +1,7 @@
 //! A job from its start to its record; what the record and the rows hold.
 
 use super::*;
+use crate::job::{Degraded, Evidence, KillCause, Observer};
 
 #[test]
 fn a_job_from_start_to_end() {
@@ -66,9 +67,14 @@ fn every_record_fits_the_schema() {
         draft.session = Some("s 1".to_owned());
         draft.name = Some("web".to_owned());
         draft.redirected_to = Some("/tmp/log".to_owned());
-        draft.degraded = vec!["no-pty".to_owned()];
+        draft.degraded = vec![Degraded::NoPty];
         let mut job = store.create_job(draft).unwrap();
-        let mut facts = ExitFacts::new(outcome.clone(), "supervisor", "waitid", moment());
+        let mut facts = ExitFacts::new(
+            outcome.clone(),
+            Observer::Supervisor,
+            Evidence::WaitId,
+            moment(),
+        );
         facts.rusage = Some(Usage {
             user_ms: 1,
             sys_ms: 2,
@@ -81,7 +87,7 @@ fn every_record_fits_the_schema() {
             program: None,
         });
         facts.kill_requested = Some(KillIntent {
-            by: "cli".to_owned(),
+            by: KillCause::User,
             signal: 15,
             at: "now".to_owned(),
             session: None,
@@ -185,32 +191,40 @@ fn the_first_wish_to_kill_is_the_cause() {
     let mut job = store.create_job(draft()).unwrap();
     assert_eq!(job.kill_intent(&Outcome::Exited(0)), None);
     let seen = view(&store, job.id());
-    let wish = |by: &str| KillIntent {
-        by: by.to_owned(),
+    let wish = |by: KillCause| KillIntent {
+        by,
         signal: 15,
         at: "2026-01-01T00:00:00.000Z".to_owned(),
         session: None,
     };
     std::thread::scope(|scope| {
         for _ in 0..8 {
-            scope.spawn(|| seen.request_kill(&wish("cli")).unwrap());
+            scope.spawn(|| seen.request_kill(&wish(KillCause::User)).unwrap());
         }
     });
-    seen.request_kill(&wish("late")).unwrap();
-    assert_eq!(job.kill_intent(&Outcome::Exited(0)), Some(wish("cli")));
+    seen.request_kill(&wish(KillCause::Agent)).unwrap();
+    assert_eq!(
+        job.kill_intent(&Outcome::Exited(0)),
+        Some(wish(KillCause::User))
+    );
     std::fs::write(job.dir().join("kill.1.json"), "{").unwrap();
-    assert_eq!(job.kill_intent(&Outcome::Exited(0)), Some(wish("cli")));
+    assert_eq!(
+        job.kill_intent(&Outcome::Exited(0)),
+        Some(wish(KillCause::User))
+    );
     for _ in 0..100 {
-        seen.request_kill(&wish("cli")).unwrap();
+        seen.request_kill(&wish(KillCause::User)).unwrap();
     }
     job.commit(&exited(0)).unwrap();
     drop(job);
     let other = store.create_job(draft()).unwrap();
     let id = other.id().clone();
-    view(&store, &id).request_kill(&wish("cli")).unwrap();
+    view(&store, &id)
+        .request_kill(&wish(KillCause::User))
+        .unwrap();
     give_up(other);
     assert_eq!(
         view(&store, &id).record.unwrap().data.kill_requested,
-        Some(wish("cli"))
+        Some(wish(KillCause::User))
     );
 }
