@@ -84,7 +84,7 @@ impl Context {
     /// Says how a job ended. If that tells the agent of the job's own session, it is not told again:
     /// once the words are out, not before.
     pub(crate) fn report(&self, job: &JobView, say: impl FnOnce() -> Result<()>) -> Result<()> {
-        let ours = job.launch.session.is_some() && self.session() == job.launch.session;
+        let ours = job.launch.facts.session.is_some() && self.session() == job.launch.facts.session;
         let claim = if ours {
             store::outbox::acknowledged::claim(job)
         } else {
@@ -132,7 +132,7 @@ impl Context {
 
     pub(crate) fn running_in(&self, session: Option<&str>) -> Result<Vec<JobView>> {
         let mut jobs = store::running_jobs(&self.stores())?;
-        jobs.retain(|job| session.is_none() || job.launch.session.as_deref() == session);
+        jobs.retain(|job| session.is_none() || job.launch.facts.session.as_deref() == session);
         Ok(jobs)
     }
 
@@ -160,7 +160,12 @@ impl Context {
             }
         }
         jobs.sort_by(|a, b| {
-            let key = |job: &JobView| (job.launch.started_at.clone(), job.launch.proc.pid);
+            let key = |job: &JobView| {
+                (
+                    job.launch.facts.started_at.clone(),
+                    job.launch.facts.proc.pid,
+                )
+            };
             key(a).cmp(&key(b))
         });
         Ok(jobs)
@@ -194,5 +199,5 @@ impl Context {
 /// `run --wait` gave its end to the caller: no other run ends before its call.
 fn was_waited_for_by_its_starter(job: &JobView) -> bool {
     let record = job.record.as_ref();
-    record.is_some_and(|record| record.data.how == How::Run && record.data.during_call)
+    record.is_some_and(|record| record.data.facts.how == How::Run && record.data.during_call)
 }

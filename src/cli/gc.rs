@@ -97,7 +97,7 @@ fn as_text(all: &Collected, dry_run: bool, width: Option<usize>) -> String {
                 why(removed),
                 short_duration(age),
                 size(removed.bytes),
-                text::shorten(&job.launch.command.text, 120)
+                text::shorten(&job.launch.facts.command.text, 120)
             );
             let _ = writeln!(out, "{}", fit(&line, width.unwrap_or(usize::MAX)));
         }
@@ -136,7 +136,7 @@ fn as_json(all: &Collected, dry_run: bool) -> Value {
                 "why": match removed.why { Why::Old => "old", Why::Large => "large" },
                 "state": removed.job.state,
                 "ended_at": removed.job.ended_at(),
-                "command": removed.job.launch.command.text,
+                "command": removed.job.launch.facts.command.text,
             })
         })
         .collect();

@@ -140,7 +140,7 @@ fn tell(job: &JobView, of: Option<&JobView>, report: &Report, kill: &Kill) -> Re
     let id = &job.launch.id;
     let whose = of.map(|job| format!(", a daemon of job {},", job.launch.id));
     let whose = whose.unwrap_or_default();
-    let command = text::shorten(&job.launch.command.text, 120);
+    let command = text::shorten(&job.launch.facts.command.text, 120);
     match report {
         Report::Before | Report::Ended(_) if kill.json => {
             let job = if let Report::Ended(ended) = report {

@@ -132,7 +132,7 @@ fn misspelt_option(command: &[OsString], words: &[OsString]) -> Option<String> {
 /// A name means the newest job that has it, so the older one can only be reached by its id.
 fn tell_of_namesake(context: &Context, name: &str) {
     let Ok(job) = context.find(name) else { return };
-    if job.launch.name.as_deref() == Some(name) && !job.state.is_terminal() {
+    if job.launch.facts.name.as_deref() == Some(name) && !job.state.is_terminal() {
         message::say(format!(
             "job {} is called '{name}' too and still running; the name now means the new one",
             job.id()

@@ -86,15 +86,15 @@ fn lines(job: &JobView) -> Vec<(&'static str, String)> {
         }
     };
     add("command", Some(command(job)));
-    add("name", launch.name.clone());
-    add("how", Some(launch.how.to_string()));
-    add("started", Some(launch.started_at.clone()));
+    add("name", launch.facts.name.clone());
+    add("how", Some(launch.facts.how.to_string()));
+    add("started", Some(launch.facts.started_at.clone()));
     add("ended", ended(job));
     add("lost", job.reason().map(lost));
-    add("directory", Some(launch.cwd.clone()));
-    add("session", launch.session.clone());
-    add("harness", launch.harness.clone());
-    add("process", Some(format!("pid {}", launch.proc.pid)));
+    add("directory", Some(launch.facts.cwd.clone()));
+    add("session", launch.facts.session.clone());
+    add("harness", launch.facts.harness.clone());
+    add("process", Some(format!("pid {}", launch.facts.proc.pid)));
     add("supervisor", supervisor(job));
     let typing = "its terminal: use 'agent-sh send' or 'agent-sh attach'";
     let can_type = launch.interactive && !job.state.is_terminal();
@@ -113,7 +113,7 @@ fn lines(job: &JobView) -> Vec<(&'static str, String)> {
         damaged.then(|| "a file of it was unreadable and is kept as '*.corrupt'".to_owned());
     add("damaged", damaged);
     add("degraded", Some(Degraded::join(&job.degraded, ", ")));
-    add("ignored", Some(launch.ignored_settings.join("; ")));
+    add("ignored", Some(launch.facts.ignored_settings.join("; ")));
     add("record", record.map(|record| record.id.clone()));
     add("files", Some(job.dir.display().to_string()));
     lines
@@ -148,7 +148,7 @@ fn missing(job: &JobView) -> Option<String> {
 }
 
 fn command(job: &JobView) -> String {
-    let command = &job.launch.command;
+    let command = &job.launch.facts.command;
     let cut = if command.truncated { " … (cut)" } else { "" };
     format!("{}{cut}", command.text)
 }
@@ -169,10 +169,10 @@ fn supervisor(job: &JobView) -> Option<String> {
 
 fn output(job: &JobView) -> String {
     let mut out = String::new();
-    if let Some(path) = &job.launch.redirected_to {
+    if let Some(path) = &job.launch.facts.redirected_to {
         let _ = write!(out, "redirected to {path}; ");
     }
-    if let Some(path) = &job.launch.redirected_stderr {
+    if let Some(path) = &job.launch.facts.redirected_stderr {
         let _ = write!(out, "stderr redirected to {path}; ");
     }
     let _ = write!(out, "{} written", size(job.bytes_total()));
@@ -180,7 +180,7 @@ fn output(job: &JobView) -> String {
     if let Some(kept) = kept.filter(|kept| kept.bytes_kept < kept.bytes_total) {
         let _ = write!(out, ", {} of it kept", size(kept.bytes_kept));
     }
-    let kind = if job.launch.tty {
+    let kind = if job.launch.facts.tty {
         "to a terminal"
     } else {
         "to a pipe"

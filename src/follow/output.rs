@@ -87,8 +87,12 @@ pub(crate) fn sources(job: &JobView) -> Result<(Vec<Source>, Vec<Redirected>)> {
     let mut found = Vec::new();
     let mut redirected = Vec::new();
     let launch = &job.launch;
-    let stdout = launch.redirected_to.iter().map(|path| (false, path));
-    let stderr = launch.redirected_stderr.iter().map(|path| (true, path));
+    let stdout = launch.facts.redirected_to.iter().map(|path| (false, path));
+    let stderr = launch
+        .facts
+        .redirected_stderr
+        .iter()
+        .map(|path| (true, path));
     for (is_stderr, target) in stdout.chain(stderr) {
         let path = Path::new(target);
         let what = match open_regular(path) {
@@ -114,7 +118,7 @@ pub(crate) fn sources(job: &JobView) -> Result<(Vec<Source>, Vec<Redirected>)> {
         from: From::Transcript(job.read_transcript(Reading::Marked)?),
         path: transcript_dir(job),
         is_stderr: false,
-        tty: job.launch.tty,
+        tty: job.launch.facts.tty,
         sizes: job
             .times()
             .into_iter()

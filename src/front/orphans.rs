@@ -76,7 +76,7 @@ impl Foreground {
             session: None,
             jobs: jobs
                 .iter()
-                .map(|job| (job.launch.proc.pid, job.launch.proc.starttime))
+                .map(|job| (job.launch.facts.proc.pid, job.launch.facts.proc.starttime))
                 .collect(),
             strays: Vec::new(),
             targets: Vec::new(),

@@ -83,15 +83,16 @@ fn listing(context: &Context, jobs: &Jobs, promise: &str) -> String {
             format!(", for {}", short_duration(took))
         });
         let launch = &job.launch;
-        let command = notice::told_command(launch.how, &launch.command.text, 160);
+        let command = notice::told_command(launch.facts.how, &launch.facts.command.text, 160);
         let name = job
             .launch
+            .facts
             .name
             .as_deref()
             .map_or_else(String::new, |name| format!(" ({name})"));
         lines.push(format!(
             "- {}{name} (pid {}{took}): {command}",
-            job.launch.id, job.launch.proc.pid
+            job.launch.id, job.launch.facts.proc.pid
         ));
     }
     if count > MOST_LISTED {

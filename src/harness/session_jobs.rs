@@ -232,7 +232,7 @@ impl<'a> Watch<'a> {
         let Some(Ok(Some(job))) = self.stores.get(place).map(|store| store.load(id)) else {
             return Ok(());
         };
-        if job.launch.session.as_deref() != Some(self.session) || self.known.contains(id) {
+        if job.launch.facts.session.as_deref() != Some(self.session) || self.known.contains(id) {
             return Ok(());
         }
         if job.state.is_terminal() {

@@ -69,7 +69,7 @@ impl Home {
         let mut jobs = self.job.running_beside()?;
         jobs.retain(|job| {
             let other = job.launch.id != self.job.launch.id;
-            other && job.launch.how == How::Stray && left.contains(&who(job))
+            other && job.launch.facts.how == How::Stray && left.contains(&who(job))
         });
         Ok(jobs)
     }
@@ -78,7 +78,9 @@ impl Home {
     fn is_of_job(&self, stat: &Stat, table: &[Stat]) -> bool {
         let launch = &self.job.launch;
         // Nothing that a job made is older than the job.
-        if stat.starttime < launch.proc.starttime || !may_be_daemon(stat, launch.supervisor.pid) {
+        if stat.starttime < launch.facts.proc.starttime
+            || !may_be_daemon(stat, launch.supervisor.pid)
+        {
             return false;
         }
         let supervised = self.is_supervised(table);
@@ -92,7 +94,7 @@ impl Home {
             }
         }
         // A session has its number for as long as somebody is in it.
-        let leader = launch.proc.pid;
+        let leader = launch.facts.proc.pid;
         let taken = table.iter().any(|stat| stat.pid == leader);
         self.job.state.is_terminal() && below && stat.sid == leader && !taken
     }
@@ -122,14 +124,14 @@ impl Home {
                 let job = jobs
                     .iter()
                     .find(|job| who(job) == (stat.pid, stat.starttime));
-                if job.is_some_and(|job| job.launch.how != How::Stray) {
+                if job.is_some_and(|job| job.launch.facts.how != How::Stray) {
                     continue;
                 }
                 unlisted |= job.is_none();
                 let words = proc::cmdline(stat.pid).unwrap_or_default();
                 let shown =
                     || crate::rewrite::shown(words.iter().map(|word| word.as_encoded_bytes()));
-                let command = job.map_or_else(shown, |job| job.launch.command.text.clone());
+                let command = job.map_or_else(shown, |job| job.launch.facts.command.text.clone());
                 found.push(Survivor {
                     job: job.map(|job| job.launch.id.to_string()),
                     pid: stat.pid,
@@ -146,7 +148,7 @@ impl Home {
     fn is_unmarked(&self, stat: &Stat, table: &[Stat]) -> bool {
         let launch = &self.job.launch;
         stat.ppid == launch.supervisor.pid
-            && stat.starttime >= launch.proc.starttime
+            && stat.starttime >= launch.facts.proc.starttime
             && (stat.pid, stat.starttime) != who(&self.job)
             && may_be_daemon(stat, launch.supervisor.pid)
             && self.is_supervised(table)
@@ -165,5 +167,5 @@ impl Home {
 }
 
 fn who(job: &JobView) -> Who {
-    (job.launch.proc.pid, job.launch.proc.starttime)
+    (job.launch.facts.proc.pid, job.launch.facts.proc.starttime)
 }

@@ -143,7 +143,7 @@ fn end(job: &JobView, wish: &Wish<'_>) -> Result<Report> {
             (Waited::Ended(ended), _) => Ok(Report::Ended(ended)),
             (Waited::Gone, _) => Ok(Report::Gone),
             (Waited::TimedOut, None) => Ok(Report::Sent),
-            (Waited::TimedOut, error) => Ok(Report::Left(vec![job.launch.proc.pid], error)),
+            (Waited::TimedOut, error) => Ok(Report::Left(vec![job.launch.facts.proc.pid], error)),
         };
     }
     let (left, refused) = tree.end_all(wish);

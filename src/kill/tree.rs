@@ -42,7 +42,7 @@ pub(crate) struct Tree {
 
 impl Tree {
     pub(crate) fn of(job: &JobView) -> Result<Self> {
-        let identity = &job.launch.proc;
+        let identity = &job.launch.facts.proc;
         let here = (proc::boot_id(), proc::pidns(), proc::timens());
         if (identity.boot_id.as_str(), identity.pidns, identity.timens) != here {
             return Err(Error::Failed {

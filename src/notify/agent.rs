@@ -56,7 +56,7 @@ impl Kind {
         if launch.wake.keys().any(|name| name.starts_with("AGENTAPI_")) {
             return Some(Self::AgentApi);
         }
-        let word = launch.harness.as_deref()?;
+        let word = launch.facts.harness.as_deref()?;
         if word == GEMINI.1 {
             return Some(Self::Gemini);
         }
@@ -104,10 +104,10 @@ pub fn is_no_news(job: &JobView) -> Option<&'static str> {
         .kill_requested
         .as_ref()
         .and_then(|intent| intent.session.as_ref());
-    if asked.is_some() && asked == data.session.as_ref() {
+    if asked.is_some() && asked == data.facts.session.as_ref() {
         return Some("the agent ended it itself");
     }
-    if data.how == How::Foreground || data.during_call {
+    if data.facts.how == How::Foreground || data.during_call {
         return Some("the call that started it told");
     }
     None
@@ -120,7 +120,7 @@ pub(super) fn is_known(job: &JobView) -> Option<&'static str> {
 
 /// Tells the agent, unless it knows.
 pub(super) fn tell(kind: Kind, event: &Event, job: &JobView) -> Sent {
-    let Some(session) = job.launch.session.as_deref() else {
+    let Some(session) = job.launch.facts.session.as_deref() else {
         return Sent::Spared("the job belongs to no session");
     };
     let Some(kind) = kind.of(&job.launch) else {
@@ -162,7 +162,7 @@ pub(super) fn tell(kind: Kind, event: &Event, job: &JobView) -> Sent {
 /// Tries a harness out: as for a job that this launch describes.
 #[must_use]
 pub fn test(kind: Kind, event: &Event, launch: &Launch) -> Sent {
-    let (Some(session), Some(kind)) = (launch.session.as_deref(), kind.of(launch)) else {
+    let (Some(session), Some(kind)) = (launch.facts.session.as_deref(), kind.of(launch)) else {
         return Sent::Refused("this is no session of a harness that could be told".to_owned());
     };
     wake(

@@ -111,7 +111,7 @@ pub fn tail(job: &JobView) -> String {
         // Older versions kept it as it was.
         return text::redact(&kept);
     }
-    let bytes = match &job.launch.redirected_to {
+    let bytes = match &job.launch.facts.redirected_to {
         Some(path) => tail_of_file(Path::new(path)).unwrap_or_default(),
         None => job.tail(TAIL),
     };

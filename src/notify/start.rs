@@ -99,7 +99,7 @@ pub fn follow_running(store: &Store, sub: &Subscription) -> Result<()> {
         return Ok(());
     }
     for job in store::running_jobs(std::slice::from_ref(store))? {
-        if sub.covers(job.launch.session.as_deref()) {
+        if sub.covers(job.launch.facts.session.as_deref()) {
             let written = watch::written(&job).to_string();
             let what = [job.id().as_str(), &sub.name, &written];
             process::spawn_orphan(&image(store.path(), &what));

@@ -43,7 +43,7 @@ pub fn follow(store: &Store, id: &JobId, only: Option<(&str, u64)>) {
     let Ok(Some(job)) = store.load(id) else {
         return;
     };
-    let session = job.launch.session.as_deref();
+    let session = job.launch.facts.session.as_deref();
     let mut claims = Vec::new();
     let mut subs = store.subscriptions();
     subs.retain(|sub| {
@@ -68,7 +68,7 @@ pub fn follow(store: &Store, id: &JobId, only: Option<(&str, u64)>) {
 /// How much a reader of the job's output would find now.
 #[must_use]
 pub fn written(job: &JobView) -> u64 {
-    match &job.launch.redirected_to {
+    match &job.launch.facts.redirected_to {
         Some(path) => fsx::stat_path(Path::new(path)).map_or(0, |stat| stat.st_size.unsigned_abs()),
         None => job.output().bytes_kept,
     }
@@ -114,7 +114,7 @@ fn run_from(store: &Store, job: &JobView, subs: &[Subscription], from: u64) {
 
 /// What a job writes, and what to watch for more of it: its transcript, or the file it writes to.
 fn open(job: &JobView) -> io::Result<(Box<dyn Read>, PathBuf)> {
-    if let Some(path) = job.launch.redirected_to.as_deref().map(PathBuf::from) {
+    if let Some(path) = job.launch.facts.redirected_to.as_deref().map(PathBuf::from) {
         return Ok((Box::new(fsx::open_regular(&path)?.0), path));
     }
     let reader = job
@@ -390,19 +390,19 @@ fn event(
         "subject": launch.id,
         "time": record::rfc3339(clock::wall()),
         "datacontenttype": "application/json",
-        "correlationid": launch.session,
+        "correlationid": launch.facts.session,
         "data": {
             "job": launch.id,
             "state": job.state,
             "pattern": pattern,
             "last": last,
             "notice": headline,
-            "command": launch.command,
-            "session": launch.session,
-            "harness": launch.harness,
-            "cwd": launch.cwd,
-            "name": launch.name,
-            "started_at": launch.started_at,
+            "command": launch.facts.command,
+            "session": launch.facts.session,
+            "harness": launch.facts.harness,
+            "cwd": launch.facts.cwd,
+            "name": launch.facts.name,
+            "started_at": launch.facts.started_at,
             "duration_ms": job.duration_ms(),
             "untrusted_output_tail": output,
             "origin": ORIGIN,

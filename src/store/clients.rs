@@ -127,12 +127,16 @@ impl Store {
 
     /// A job of a client's process belongs to the conversation that the process is at.
     pub(super) fn place_in_conversation(&self, draft: &mut Draft) {
-        let client = draft.session.as_deref().and_then(|key| self.client(key));
+        let client = draft
+            .facts
+            .session
+            .as_deref()
+            .and_then(|key| self.client(key));
         if let Some(mut client) = client
             && let Some(session) = client.sessions.pop()
         {
             draft.wake.extend(client.wake);
-            draft.session = Some(session);
+            draft.facts.session = Some(session);
         }
     }
 
@@ -216,9 +220,9 @@ mod tests {
         };
         let place = || {
             let mut draft = draft();
-            draft.session = Some(key.to_owned());
+            draft.facts.session = Some(key.to_owned());
             store.place_in_conversation(&mut draft);
-            (draft.session.unwrap_or_default(), draft.wake.len())
+            (draft.facts.session.unwrap_or_default(), draft.wake.len())
         };
         assert_eq!(place(), (key.to_owned(), 0));
         for (session, all) in [

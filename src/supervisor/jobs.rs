@@ -267,7 +267,7 @@ impl Supervisor {
         if let Some(pidfd) = &pidfd {
             self.watch(pidfd, token | TOKEN_JOB);
         }
-        let published = live.as_ref().map(|live| live.launch().proc.starttime);
+        let published = live.as_ref().map(|live| live.launch().facts.proc.starttime);
         Job {
             pid,
             starttime: published.or_else(|| proc::starttime(pid)).unwrap_or(0),

@@ -136,7 +136,7 @@ impl Supervisor {
             return Vec::new();
         };
         let is_daemon = |job: &Job| {
-            let stray = job.live.as_ref().map(|live| live.launch().how) == Some(How::Stray);
+            let stray = job.live.as_ref().map(|live| live.launch().facts.how) == Some(How::Stray);
             let stat = proc::stat(job.pid).filter(|_| stray && !job.ended);
             stat.is_some_and(|stat| is_daemon_of(&stat, id, session::pid()))
         };

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use super::Identity;
 use crate::caller;
 use crate::error::Result;
-use crate::job::record::CommandText;
+use crate::job::record::{CommandText, JobFacts};
 use crate::job::{Degraded, How};
 use crate::settings::Settings;
 use crate::store::{self, Closed, Draft, LiveJob, Prepared, Store};
@@ -194,26 +194,30 @@ impl Ledger {
             .run
             .and_then(|run| run.session.clone())
             .or_else(|| self.on_behalf().0.clone());
+        let command = CommandText::new(start.text, self.settings.record_command, |text| {
+            store.own().hash(text)
+        });
         Draft {
-            command: CommandText::new(start.text, self.settings.record_command, |text| {
-                store.own().hash(text)
-            }),
-            how: start.how,
-            cwd: String::from_utf8_lossy(&cwd.into_os_string().into_vec()).into_owned(),
-            session,
-            harness: self.on_behalf().1.clone(),
-            name: start.run.and_then(|run| run.name.clone()),
             started: self.started.or_else(|| self.started(identity.starttime)),
-            tty: start.tty,
-            redirected_to: start.redirected_to.clone(),
-            redirected_stderr: start.redirected_stderr.clone(),
+            facts: JobFacts {
+                command,
+                how: start.how,
+                session,
+                harness: self.on_behalf().1.clone(),
+                cwd: String::from_utf8_lossy(&cwd.into_os_string().into_vec()).into_owned(),
+                name: start.run.and_then(|run| run.name.clone()),
+                started_at: String::new(),
+                proc: identity,
+                tty: start.tty,
+                redirected_to: start.redirected_to.clone(),
+                redirected_stderr: start.redirected_stderr.clone(),
+                degraded,
+                ignored_settings: self.settings.ignored.clone(),
+            },
             transcript: start.transcript.clone(),
             transcript_cap: self.settings.transcript_cap,
-            proc: identity,
             control: proc::is_ours().then(|| self.control.clone()),
             interactive: start.run.is_some_and(|run| run.interactive),
-            degraded,
-            ignored_settings: self.settings.ignored.clone(),
             wake: caller::wake(|name| std::env::var_os(name), self.caller),
         }
     }

@@ -29,7 +29,7 @@ impl Supervisor {
             if !store.has_subscriptions() {
                 continue;
             }
-            let session = live.launch().session.as_deref();
+            let session = live.launch().facts.session.as_deref();
             let wanted = store
                 .subscriptions()
                 .iter()

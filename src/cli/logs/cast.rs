@@ -14,7 +14,7 @@ use crate::text;
 
 pub(super) fn cast(job: &JobView) -> Result<()> {
     let marks = job.times();
-    let started = humantime::parse_rfc3339(&job.launch.started_at).unwrap_or(UNIX_EPOCH);
+    let started = humantime::parse_rfc3339(&job.launch.facts.started_at).unwrap_or(UNIX_EPOCH);
     let first = marks.first().map(|mark| mark.at_ms);
     let zero = match millis(started) {
         0 => first.unwrap_or(0),
@@ -25,9 +25,9 @@ pub(super) fn cast(job: &JobView) -> Result<()> {
         "width": screen::COLUMNS,
         "height": screen::ROWS,
         "timestamp": zero / 1000,
-        "command": job.launch.command.text,
+        "command": job.launch.facts.command.text,
     });
-    if let (Some(name), Value::Object(header)) = (&job.launch.name, &mut header) {
+    if let (Some(name), Value::Object(header)) = (&job.launch.facts.name, &mut header) {
         header.insert("title".to_owned(), json!(name));
     }
     message::out_json(&header)?;

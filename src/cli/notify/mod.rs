@@ -235,10 +235,10 @@ fn test(context: &Context, name: &str) -> Result<u8> {
         Ok(Sink::Agent(kind)) => {
             let env = |name: &str| context.env(name);
             let mut launch = record::unknown_launch(store::outbox::example_id());
-            launch.session = context.session();
-            launch.harness = session::harness(env).map(str::to_owned);
+            launch.facts.session = context.session();
+            launch.facts.harness = session::harness(env).map(str::to_owned);
             launch.wake = caller::wake(env, parent_pid());
-            launch.cwd = std::env::current_dir()
+            launch.facts.cwd = std::env::current_dir()
                 .unwrap_or_default()
                 .to_string_lossy()
                 .into_owned();

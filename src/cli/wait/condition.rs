@@ -171,7 +171,7 @@ fn last_output(job: &JobView) -> Instant {
     let age = |time: SystemTime| clock::wall().duration_since(time).unwrap_or_default();
     let mut youngest = Duration::from_millis(job.duration_ms().unwrap_or(0));
     let launch = &job.launch;
-    let files = [&launch.redirected_to, &launch.redirected_stderr].into_iter();
+    let files = [&launch.facts.redirected_to, &launch.facts.redirected_stderr].into_iter();
     let files = files.flatten().map(Into::into);
     for path in job.transcript_files().into_iter().chain(files) {
         // An empty file was only made, not written to.

@@ -35,7 +35,7 @@ pub(super) fn follow(audience: &mut Audience<'_>, wait: &Wait) -> Result<u8> {
     let mut first = true;
     loop {
         for job in audience.context.jobs()? {
-            let ours = session.is_none() || job.launch.session == session;
+            let ours = session.is_none() || job.launch.facts.session == session;
             if !ours || !known.insert(job.dir.clone()) {
                 continue;
             }
@@ -70,8 +70,8 @@ pub(super) fn follow(audience: &mut Audience<'_>, wait: &Wait) -> Result<u8> {
 
 /// One end. What the agent of our own session knows is not said to it again.
 fn end(audience: &mut Audience<'_>, job: &JobView) -> Result<()> {
-    let ours =
-        audience.context.session().is_some() && audience.context.session() == job.launch.session;
+    let ours = audience.context.session().is_some()
+        && audience.context.session() == job.launch.facts.session;
     let known = ours && (acknowledged::is_told(job) || !is_news(job));
     audience.deliver(job, !known).map(drop)
 }

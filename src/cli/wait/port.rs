@@ -37,7 +37,7 @@ impl Port {
         Ok(Self {
             number,
             tree: Tree::of(job)?,
-            networks: vec![job.launch.proc.pid],
+            networks: vec![job.launch.facts.proc.pid],
             looked: None,
             cost: Duration::ZERO,
             due: Instant::now(),

@@ -226,8 +226,8 @@ fn command(program: &Path, waking: &Waking<'_>) -> Command {
     if let Some(home) = waking.launch.wake.get("CODEX_HOME") {
         command.env("CODEX_HOME", home);
     }
-    if Path::new(&waking.launch.cwd).is_dir() {
-        command.current_dir(&waking.launch.cwd);
+    if Path::new(&waking.launch.facts.cwd).is_dir() {
+        command.current_dir(&waking.launch.facts.cwd);
     }
     command
 }

@@ -97,7 +97,7 @@ fn before_agent(
         let lost = |id: &&JobId| is_in_transcript(transcript, &words(id)) == Some(false);
         for id in before.told.iter().filter(lost) {
             let job = stores.iter().find_map(|store| store.load(id).ok()?);
-            let ours = job.filter(|job| job.launch.session.as_deref() == Some(session));
+            let ours = job.filter(|job| job.launch.facts.session.as_deref() == Some(session));
             if ours.is_some_and(|job| acknowledged::take_back(&job).is_ok()) {
                 again.push(id.clone());
             }

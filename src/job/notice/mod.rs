@@ -40,11 +40,11 @@ pub fn headline(record: &Record) -> String {
         Some(ms) => format!(" after {}", short_duration(Duration::from_millis(ms))),
         None => String::new(),
     };
-    let who = match data.how {
+    let who = match data.facts.how {
         How::Foreground => format!("Command {}", data.job),
         _ => format!(
             "Background job {}",
-            label(data.job.as_str(), data.name.as_deref())
+            label(data.job.as_str(), data.facts.name.as_deref())
         ),
     };
     let how = match record.outcome() {
@@ -72,7 +72,7 @@ pub fn headline(record: &Record) -> String {
     };
     format!(
         "{who} {how}: {}",
-        told_command(data.how, &data.command.text, COMMAND)
+        told_command(data.facts.how, &data.facts.command.text, COMMAND)
     )
 }
 
@@ -124,8 +124,8 @@ pub fn text(record: &Record, tail: &str, reader: Reader<'_>) -> String {
     let data = &record.data;
     let program = reader.program;
     let id = &data.job;
-    let path = told_path(data.how, data.redirected_to.as_ref());
-    let more = match (path, &data.redirected_to) {
+    let path = told_path(data.facts.how, data.facts.redirected_to.as_ref());
+    let more = match (path, &data.facts.redirected_to) {
         (Some(path), _) => {
             format!("Its output went to {path}. Details: {program} show {id}\n")
         }
@@ -144,7 +144,11 @@ pub fn text(record: &Record, tail: &str, reader: Reader<'_>) -> String {
         let ids = ids.collect::<Vec<_>>().join(", ");
         format!("It left running: {ids}\n")
     };
-    let words = own_words(data.how, &data.command.text, data.redirected_to.as_ref());
+    let words = own_words(
+        data.facts.how,
+        &data.facts.command.text,
+        data.facts.redirected_to.as_ref(),
+    );
     let words = fenced("What it calls itself and its file", &words);
     let output = fenced("The end of its output", tail);
     format!("{}\n{more}{left}{words}{output}", headline(record))
@@ -190,9 +194,9 @@ pub enum Happened<'a> {
 /// The fact about a running job, on one line.
 #[must_use]
 pub fn headline_of_running(launch: &Launch, ran: Option<Duration>, what: &Happened<'_>) -> String {
-    let who = label(launch.id.as_str(), launch.name.as_deref());
+    let who = label(launch.id.as_str(), launch.facts.name.as_deref());
     let after = ran.map_or_else(String::new, |ran| format!(" after {}", short_duration(ran)));
-    let command = told_command(launch.how, &launch.command.text, COMMAND);
+    let command = told_command(launch.facts.how, &launch.facts.command.text, COMMAND);
     match what {
         Happened::Matched {
             pattern,

@@ -8,8 +8,8 @@ use crate::job::{Evidence, LostReason, Observer};
 
 fn record(outcome: Outcome, change: impl FnOnce(&mut Launch, &mut ExitFacts)) -> Record {
     let mut launch = unknown_launch("7f3k".parse().unwrap());
-    launch.command.text = "cargo build --release".to_owned();
-    launch.how = How::Ampersand;
+    launch.facts.command.text = "cargo build --release".to_owned();
+    launch.facts.how = How::Ampersand;
     let epoch = std::time::SystemTime::UNIX_EPOCH;
     let ended = (epoch + Duration::from_secs(252), Duration::from_secs(252));
     let mut facts = ExitFacts::new(outcome, Observer::Supervisor, Evidence::WaitId, ended);
@@ -54,8 +54,8 @@ fn the_first_line_is_the_fact() {
         ),
         (
             headline(&record(TERM, |launch, facts| {
-                launch.how = How::Foreground;
-                launch.command.text = "make\n  test".to_owned();
+                launch.facts.how = How::Foreground;
+                launch.facts.command.text = "make\n  test".to_owned();
                 facts.killed_by = Some(KilledBy {
                     signal: 15,
                     pid: 9,
@@ -66,7 +66,7 @@ fn the_first_line_is_the_fact() {
         ),
         (
             headline(&record(TERM, |launch, facts| {
-                launch.name = Some("web".to_owned());
+                launch.facts.name = Some("web".to_owned());
                 facts.kill_requested = Some(KillIntent {
                     by: KillCause::Timeout,
                     signal: 15,
@@ -150,9 +150,9 @@ fn output_stays_inside_its_fence() {
 fn a_command_cannot_add_a_line() {
     for evil in INJECTIONS {
         let evil = record(Outcome::Exited(0), |launch, _| {
-            launch.command.text = (*evil).to_owned();
-            launch.name = Some((*evil).to_owned());
-            launch.redirected_to = Some((*evil).to_owned());
+            launch.facts.command.text = (*evil).to_owned();
+            launch.facts.name = Some((*evil).to_owned());
+            launch.facts.redirected_to = Some((*evil).to_owned());
         });
         let notice = text(&evil, "", Reader::default());
         // The file's name is in the fence.
@@ -176,9 +176,9 @@ fn the_words_of_a_stray_stay_inside_the_fence() {
         "",
     ]) {
         let stray = record(Outcome::Exited(0), |launch, _| {
-            launch.how = How::Stray;
-            launch.command.text = (*evil).to_owned();
-            launch.redirected_to = Some(format!("/tmp/{evil}"));
+            launch.facts.how = How::Stray;
+            launch.facts.command.text = (*evil).to_owned();
+            launch.facts.redirected_to = Some(format!("/tmp/{evil}"));
         });
         let line = headline(&stray);
         let (_, told) = line.rsplit_once(": ").unwrap();
@@ -198,13 +198,13 @@ fn the_words_of_a_stray_stay_inside_the_fence() {
             "{notice}"
         );
         let mut launch = unknown_launch("7f3k".parse().unwrap());
-        launch.command.text = (*evil).to_owned();
+        launch.facts.command.text = (*evil).to_owned();
         let alive = headline_of_running(&launch, None, &Happened::Alive { new_bytes: 1 });
         assert!(!alive.contains("previous"), "{alive}");
     }
     let plain = record(Outcome::Exited(0), |launch, _| {
-        launch.how = How::Stray;
-        launch.command.text = "/usr/bin/node server.js".to_owned();
+        launch.facts.how = How::Stray;
+        launch.facts.command.text = "/usr/bin/node server.js".to_owned();
     });
     let line = headline(&plain);
     assert!(
@@ -227,8 +227,8 @@ fn tails_are_bounded_and_begin_with_a_line() {
 #[test]
 fn running_jobs() {
     let mut launch = unknown_launch("7f3k".parse().unwrap());
-    launch.how = How::Ampersand;
-    launch.command.text = "npm run dev".to_owned();
+    launch.facts.how = How::Ampersand;
+    launch.facts.command.text = "npm run dev".to_owned();
     let ran = Some(Duration::from_secs(12));
     let matched = Happened::Matched {
         pattern: "ready|listening",

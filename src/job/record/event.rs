@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::job::record::{
-    CommandText, ExitFacts, FORMAT, KillIntent, KilledBy, LONGEST_TAIL, Launch, Moment, ORIGIN,
-    ProcIdentity, SCHEMA_URI, Usage, file_uri, millis, rfc3339, source_of, wall_between,
+    CommandText, ExitFacts, FORMAT, JobFacts, KillIntent, KilledBy, LONGEST_TAIL, Launch, Moment,
+    ORIGIN, ProcIdentity, SCHEMA_URI, Usage, file_uri, millis, rfc3339, source_of, wall_between,
 };
 use crate::job::{Degraded, Evidence, How, JobId, LostReason, Observer, Outcome, State};
 use crate::text;
@@ -75,31 +75,19 @@ pub struct RecordData {
     pub kill_requested: Option<KillIntent>,
     pub killed_by: Option<KilledBy>,
     pub stopped_seen: bool,
-    pub command: CommandText,
-    pub how: How,
-    pub session: Option<String>,
-    pub harness: Option<String>,
-    pub cwd: String,
-    pub name: Option<String>,
-    pub started_at: String,
+    #[serde(flatten)]
+    pub facts: JobFacts,
     /// `None` when nobody saw when it ended.
     pub ended_at: Option<String>,
     pub duration_ms: Option<u64>,
     /// The clock of `duration_ms`: `boottime`, or `wall` after a reboot.
     pub clock: String,
-    pub proc: ProcIdentity,
-    pub tty: bool,
-    pub redirected_to: Option<String>,
-    #[serde(default)]
-    pub redirected_stderr: Option<String>,
     pub output: RecordOutput,
     pub rusage: Option<Usage>,
     pub left_running: Vec<JobId>,
     /// It ended before the call that started it returned: no news to whoever made the call.
     #[serde(default)]
     pub during_call: bool,
-    pub degraded: Vec<Degraded>,
-    pub ignored_settings: Vec<String>,
     pub durability: Durability,
     /// Bytes of the job, made safe to print. Nothing in it is ours: a reader must not obey it.
     #[serde(rename = "untrusted_output_tail")]
@@ -213,12 +201,12 @@ impl Record {
         let mut slim = self.clone();
         slim.data.tail = None;
         slim.data.origin = None;
-        let command = &mut slim.data.command;
+        let command = &mut slim.data.facts.command;
         let short = text::first_bytes(&command.text, 512).to_owned();
         command.truncated |= short.len() < command.text.len();
         command.text = short;
         slim.data.left_running.truncate(64);
-        slim.data.ignored_settings.clear();
+        slim.data.facts.ignored_settings.clear();
         slim
     }
 
@@ -235,30 +223,10 @@ impl Record {
         Launch {
             format: FORMAT,
             id: data.job.clone(),
-            command: data.command.clone(),
-            how: data.how,
-            cwd: data.cwd.clone(),
-            session: data.session.clone(),
-            harness: data.harness.clone(),
-            name: data.name.clone(),
-            started_at: data.started_at.clone(),
-            started_boot_ms: 0,
-            tty: data.tty,
-            redirected_to: data.redirected_to.clone(),
-            redirected_stderr: data.redirected_stderr.clone(),
-            transcript: None,
-            transcript_cap: 0,
-            proc: data.proc.clone(),
-            supervisor: ProcIdentity::default(),
+            facts: data.facts.clone(),
             store: self.store_id(),
-            control: None,
-            interactive: false,
-            lease: None,
-            degraded: data.degraded.clone(),
-            ignored_settings: data.ignored_settings.clone(),
             version: data.writer.version.clone(),
-            wake: BTreeMap::new(),
-            extra: Map::new(),
+            ..unknown_launch(data.job.clone())
         }
     }
 }
@@ -269,27 +237,23 @@ pub fn unknown_launch(id: JobId) -> Launch {
     Launch {
         format: FORMAT,
         id,
-        command: CommandText::default(),
-        how: How::Stray,
-        cwd: String::new(),
-        session: None,
-        harness: None,
-        name: None,
-        started_at: rfc3339(SystemTime::UNIX_EPOCH),
+        facts: JobFacts {
+            started_at: rfc3339(SystemTime::UNIX_EPOCH),
+            ..JobFacts::new(
+                CommandText::default(),
+                How::Stray,
+                String::new(),
+                ProcIdentity::default(),
+            )
+        },
         started_boot_ms: 0,
-        tty: false,
-        redirected_to: None,
-        redirected_stderr: None,
         transcript: None,
         transcript_cap: 0,
-        proc: ProcIdentity::default(),
         supervisor: ProcIdentity::default(),
         store: None,
         control: None,
         interactive: false,
         lease: None,
-        degraded: Vec::new(),
-        ignored_settings: Vec::new(),
         version: String::new(),
         wake: BTreeMap::new(),
         extra: Map::new(),
@@ -307,20 +271,21 @@ pub fn terminal_event(launch: &Launch, facts: &ExitFacts, writer: &Writer) -> Re
     // Of a lost job nobody saw the end, unless just its status stayed unseen.
     let end_seen =
         !facts.end_unseen && reason.is_none_or(|reason| reason == LostReason::StatusUnseen);
-    let same_clock = launch.proc.boot_id == writer.boot_id && launch.proc.timens == writer.timens;
+    let same_clock =
+        launch.facts.proc.boot_id == writer.boot_id && launch.facts.proc.timens == writer.timens;
     let (wall, boot) = facts.ended;
     let duration_ms = end_seen.then(|| {
         if same_clock {
             millis(boot).saturating_sub(launch.started_boot_ms)
         } else {
-            wall_between(&launch.started_at, wall)
+            wall_between(&launch.facts.started_at, wall)
         }
     });
-    let kind = match launch.how {
+    let kind = match launch.facts.how {
         How::Foreground => "dev.agent-sh.command.killed.v1",
         _ => "dev.agent-sh.job.exited.v1",
     };
-    let mut degraded = launch.degraded.clone();
+    let mut degraded = launch.facts.degraded.clone();
     for more in &facts.degraded {
         if !degraded.contains(more) {
             degraded.push(more.clone());
@@ -343,7 +308,7 @@ pub fn terminal_event(launch: &Launch, facts: &ExitFacts, writer: &Writer) -> Re
         datacontenttype: "application/json".to_owned(),
         dataschema: SCHEMA_URI.to_owned(),
         dataref: writer.transcript.as_deref().map(file_uri),
-        correlationid: launch.session.clone().filter(|key| !key.is_empty()),
+        correlationid: launch.facts.session.clone().filter(|key| !key.is_empty()),
         sequence: format!("{:020}", writer.now.1.as_nanos()),
         data: RecordData {
             schema: FORMAT,
@@ -358,34 +323,25 @@ pub fn terminal_event(launch: &Launch, facts: &ExitFacts, writer: &Writer) -> Re
             kill_requested: facts.kill_requested.clone(),
             killed_by: facts.killed_by.clone(),
             stopped_seen: facts.stopped_seen,
-            command: launch.command.clone(),
-            how: launch.how,
-            session: launch.session.clone(),
-            harness: launch.harness.clone(),
-            cwd: launch.cwd.clone(),
-            name: launch.name.clone(),
-            started_at: launch.started_at.clone(),
+            facts: JobFacts {
+                degraded,
+                ..launch.facts.clone()
+            },
             ended_at: end_seen.then(|| rfc3339(wall)),
             duration_ms,
             clock: if same_clock { "boottime" } else { "wall" }.to_owned(),
-            proc: launch.proc.clone(),
-            tty: launch.tty,
-            redirected_to: launch.redirected_to.clone(),
-            redirected_stderr: launch.redirected_stderr.clone(),
             output: RecordOutput {
                 path: writer.transcript.clone(),
                 bytes_total: output.bytes_total,
                 bytes_kept: output.bytes_kept,
                 dropped_bytes: output.dropped_bytes,
                 capped: output.capped,
-                tty: launch.tty,
+                tty: launch.facts.tty,
                 missing_since: output.missing_since.map(rfc3339),
             },
             rusage: facts.rusage,
             left_running: facts.left_running.clone(),
             during_call: facts.during_call,
-            degraded,
-            ignored_settings: launch.ignored_settings.clone(),
             durability: writer.durability,
             origin: tail.as_ref().map(|_| ORIGIN.to_owned()),
             tail,

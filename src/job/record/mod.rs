@@ -112,23 +112,22 @@ pub struct LeaseFile {
     pub ino: u64,
 }
 
-/// `run.json`: what was known when the job started. Never changed afterwards.
+/// What is known of a job from its start: the same in `run.json`, in the event of its start and in its
+/// record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Launch {
-    pub format: u64,
-    pub id: JobId,
+pub struct JobFacts {
     pub command: CommandText,
     pub how: How,
-    pub cwd: String,
     #[serde(default)]
     pub session: Option<String>,
     #[serde(default)]
     pub harness: Option<String>,
+    pub cwd: String,
     #[serde(default)]
     pub name: Option<String>,
     /// RFC 3339, UTC, milliseconds: sorts as text.
     pub started_at: String,
-    pub started_boot_ms: u64,
+    pub proc: ProcIdentity,
     #[serde(default)]
     pub tty: bool,
     /// Where its output goes, if not to the transcript.
@@ -137,12 +136,47 @@ pub struct Launch {
     /// Where its stderr goes, if neither there nor to the transcript.
     #[serde(default)]
     pub redirected_stderr: Option<String>,
+    #[serde(default)]
+    pub degraded: Vec<Degraded>,
+    #[serde(default)]
+    pub ignored_settings: Vec<String>,
+}
+
+impl JobFacts {
+    /// Of a job with nothing else known, not even when it started.
+    #[must_use]
+    pub fn new(command: CommandText, how: How, cwd: String, proc: ProcIdentity) -> Self {
+        Self {
+            command,
+            how,
+            session: None,
+            harness: None,
+            cwd,
+            name: None,
+            started_at: String::new(),
+            proc,
+            tty: false,
+            redirected_to: None,
+            redirected_stderr: None,
+            degraded: Vec::new(),
+            ignored_settings: Vec::new(),
+        }
+    }
+}
+
+/// `run.json`: what was known when the job started. Never changed afterwards.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Launch {
+    pub format: u64,
+    pub id: JobId,
+    #[serde(flatten)]
+    pub facts: JobFacts,
+    pub started_boot_ms: u64,
     /// The transcript of another job that it shares; `None`: its own.
     #[serde(default)]
     pub transcript: Option<String>,
     #[serde(default)]
     pub transcript_cap: u64,
-    pub proc: ProcIdentity,
     pub supervisor: ProcIdentity,
     /// The id of its store, for the source of its events; `None`: made by a version without.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -156,10 +190,6 @@ pub struct Launch {
     /// `None` where the file system has no locks: then `supervisor` says who lives.
     #[serde(default)]
     pub lease: Option<LeaseFile>,
-    #[serde(default)]
-    pub degraded: Vec<Degraded>,
-    #[serde(default)]
-    pub ignored_settings: Vec<String>,
     #[serde(default)]
     pub version: String,
     /// What its harness can be reached by, beside the session: addresses and directories, no secrets.
@@ -248,7 +278,7 @@ pub fn source(machine: &str, uid: u32, store: Option<&str>) -> String {
 /// The source of a job's events.
 #[must_use]
 pub fn source_of(launch: &Launch, uid: u32) -> String {
-    source(&launch.proc.machine, uid, launch.store.as_deref())
+    source(&launch.facts.proc.machine, uid, launch.store.as_deref())
 }
 
 /// The event of a job's start. Like the record it is derived from what is stored, so it is the same
@@ -261,29 +291,20 @@ pub fn started_event(launch: &Launch, uid: u32, transcript: &str) -> Value {
         "source": source_of(launch, uid),
         "type": "dev.agent-sh.job.started.v1",
         "subject": launch.id,
-        "time": launch.started_at,
+        "time": launch.facts.started_at,
         "datacontenttype": "application/json",
         "dataref": file_uri(transcript),
-        "data": {
-            "schema": FORMAT,
-            "job": launch.id,
-            "state": crate::job::State::Running,
-            "command": launch.command,
-            "how": launch.how,
-            "session": launch.session,
-            "harness": launch.harness,
-            "cwd": launch.cwd,
-            "name": launch.name,
-            "started_at": launch.started_at,
-            "proc": launch.proc,
-            "tty": launch.tty,
-            "redirected_to": launch.redirected_to,
-            "redirected_stderr": launch.redirected_stderr,
-            "degraded": launch.degraded,
-            "ignored_settings": launch.ignored_settings,
-        },
+        "data": launch.facts,
     });
-    if let (Some(key), Value::Object(map)) = (launch.session.as_ref(), &mut event) {
+    let state = serde_json::json!({
+        "schema": FORMAT,
+        "job": launch.id,
+        "state": crate::job::State::Running,
+    });
+    if let (Value::Object(data), Value::Object(state)) = (&mut event["data"], state) {
+        data.extend(state);
+    }
+    if let (Some(key), Value::Object(map)) = (launch.facts.session.as_ref(), &mut event) {
         map.insert("correlationid".to_owned(), Value::String(key.clone()));
     }
     event

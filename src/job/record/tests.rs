@@ -19,9 +19,9 @@ fn writer(boot_id: &str) -> Writer {
 
 fn launch() -> Launch {
     let mut launch = unknown_launch("7f3k".parse().unwrap());
-    launch.started_at = "2026-01-01T00:00:10.000Z".to_owned();
+    launch.facts.started_at = "2026-01-01T00:00:10.000Z".to_owned();
     launch.started_boot_ms = 5_000;
-    launch.proc.boot_id = "b".to_owned();
+    launch.facts.proc.boot_id = "b".to_owned();
     launch
 }
 
@@ -78,7 +78,7 @@ fn an_event_by_the_contract() {
         (None, None)
     );
     assert_eq!(record.outcome(), lost);
-    launch.how = How::Foreground;
+    launch.facts.how = How::Foreground;
     let killed = Outcome::Signaled {
         signal: 15,
         core: false,

@@ -181,7 +181,7 @@ impl Timeline {
             let Ok(Some(job)) = store.load(&id) else {
                 continue;
             };
-            let started = job.launch.started_at.clone();
+            let started = job.launch.facts.started_at.clone();
             let mut add = |kind: &str, rank, time: &str| {
                 found.push(Found {
                     event: format!("{id}.{kind}"),
@@ -190,7 +190,7 @@ impl Timeline {
                 });
             };
             // A killed foreground command was never started as a job.
-            if !told.start && job.launch_known && job.launch.how != How::Foreground {
+            if !told.start && job.launch_known && job.launch.facts.how != How::Foreground {
                 add(START, 0, &started);
             }
             for (kind, time) in more_events(&job) {

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::job::record::{self, FORMAT, Launch, LeaseFile};
+use crate::job::record::{self, FORMAT, JobFacts, Launch, LeaseFile};
 use crate::job::{Degraded, JobId};
 use crate::store::jobs::live::{Draft, LiveJob};
 use crate::store::transcript::Transcript;
@@ -142,35 +142,26 @@ impl Store {
         let mut launch = Launch {
             format: FORMAT,
             id: prepared.id.clone(),
-            command: draft.command,
-            how: draft.how,
-            cwd: draft.cwd,
-            session: draft.session,
-            harness: draft.harness,
-            name: draft.name,
+            facts: JobFacts {
+                started_at: record::rfc3339(wall),
+                ..draft.facts
+            },
             store: Some(self.own().id().to_owned()),
-            started_at: record::rfc3339(wall),
             started_boot_ms: record::millis(boot),
-            tty: draft.tty,
-            redirected_to: draft.redirected_to,
-            redirected_stderr: draft.redirected_stderr,
             transcript: draft.transcript,
             transcript_cap: draft.transcript_cap,
-            proc: draft.proc,
             supervisor: own_identity().clone(),
             control: draft.control,
             interactive: draft.interactive,
             lease: prepared.lease,
-            degraded: draft.degraded,
-            ignored_settings: draft.ignored_settings,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             wake: draft.wake,
             extra: serde_json::Map::new(),
         };
-        launch.degraded.extend(self.degraded.iter().cloned());
+        launch.facts.degraded.extend(self.degraded.iter().cloned());
         // A file system without locks. Readers then ask for the supervisor's pid and start time.
         if prepared.lease.is_none() {
-            launch.degraded.push(Degraded::NoLease);
+            launch.facts.degraded.push(Degraded::NoLease);
         }
         if let Err(source) = self.publish(&prepared, &mut launch) {
             if let Some(tmp) = &self.tmp {
@@ -180,7 +171,7 @@ impl Store {
         }
         let dir = Arc::new(prepared.dir);
         let path = self.path.join("v1/jobs").join(launch.id.as_str());
-        let transcript = Transcript::new(Arc::clone(&dir), launch.transcript_cap, launch.tty);
+        let transcript = Transcript::new(Arc::clone(&dir), launch.transcript_cap, launch.facts.tty);
         Ok(LiveJob::new(launch, path, dir, prepared.run, transcript))
     }
 
@@ -190,7 +181,7 @@ impl Store {
         let tmp = self.tmp.as_ref().ok_or(io::ErrorKind::NotFound)?;
         loop {
             // Before the job appears: a name that leads nowhere harms nobody and is swept later.
-            if let Some(name) = &launch.name {
+            if let Some(name) = &launch.facts.name {
                 self.note_name(name, &launch.id);
             }
             let mut bytes = serde_json::to_vec(launch)?;

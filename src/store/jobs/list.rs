@@ -47,7 +47,11 @@ pub fn all_jobs(stores: &[Store]) -> Result<Vec<JobView>> {
 /// the forks, but for the moment at which the kernel begins to count anew.
 pub(in crate::store) fn sort(jobs: &mut Vec<JobView>) {
     *jobs = sorted(std::mem::take(jobs), |job: &JobView| {
-        (&job.launch.started_at, job.launch.proc.pid, &job.launch.id)
+        (
+            &job.launch.facts.started_at,
+            job.launch.facts.proc.pid,
+            &job.launch.id,
+        )
     });
 }
 

@@ -19,10 +19,10 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::job::record::{
-    self, CommandText, Durability, ExitFacts, KillIntent, Launch, Moment, ProcIdentity, Record,
-    Writer,
+    self, CommandText, Durability, ExitFacts, JobFacts, KillIntent, Launch, Moment, ProcIdentity,
+    Record, Writer,
 };
-use crate::job::{Degraded, How, JobId, Outcome};
+use crate::job::{How, JobId, Outcome};
 use crate::store::jobs::byname;
 use crate::store::jobs::files::{self, Content};
 use crate::store::moment;
@@ -35,24 +35,13 @@ const RESERVED: u32 = 8 * 1024;
 /// What the caller knows of a job that starts. The store adds the id, the time and the lease.
 #[derive(Clone, Debug)]
 pub struct Draft {
-    pub command: CommandText,
-    pub how: How,
-    pub cwd: String,
-    pub session: Option<String>,
-    pub harness: Option<String>,
-    pub name: Option<String>,
-    pub tty: bool,
-    pub redirected_to: Option<String>,
-    pub redirected_stderr: Option<String>,
+    pub facts: JobFacts,
     pub transcript: Option<String>,
     pub transcript_cap: u64,
-    pub proc: ProcIdentity,
     pub control: Option<String>,
     pub interactive: bool,
     /// `None`: now.
     pub started: Option<Moment>,
-    pub degraded: Vec<Degraded>,
-    pub ignored_settings: Vec<String>,
     pub wake: std::collections::BTreeMap<String, String>,
 }
 
@@ -60,23 +49,12 @@ impl Draft {
     #[must_use]
     pub fn new(command: CommandText, how: How, cwd: String, proc: ProcIdentity) -> Self {
         Self {
-            command,
-            how,
-            cwd,
-            session: None,
-            harness: None,
-            name: None,
-            tty: false,
-            redirected_to: None,
-            redirected_stderr: None,
+            facts: JobFacts::new(command, how, cwd, proc),
             transcript: None,
             transcript_cap: 64 << 20,
-            proc,
             control: None,
             interactive: false,
             started: None,
-            degraded: Vec::new(),
-            ignored_settings: Vec::new(),
             wake: std::collections::BTreeMap::new(),
         }
     }
@@ -160,7 +138,7 @@ impl LiveJob {
                 .and_then(|file| fsx::reserve(&file, RESERVED))
                 .is_ok();
         }
-        if self.launch.redirected_to.is_none() && self.launch.transcript.is_none() {
+        if self.launch.facts.redirected_to.is_none() && self.launch.transcript.is_none() {
             self.transcript.touch();
         }
     }
@@ -194,14 +172,14 @@ impl LiveJob {
     /// note beside it, and the record will say it too. Best effort.
     pub fn set_redirected(&mut self, path: &str) {
         drop(files::write_new(&*self.dir, "redirect", path.as_bytes()));
-        self.launch.redirected_to = Some(path.to_owned());
+        self.launch.facts.redirected_to = Some(path.to_owned());
     }
 
     /// The same for its stderr, if that is another file.
     pub fn set_redirected_stderr(&mut self, path: &str) {
         let name = "redirect-stderr";
         drop(files::write_new(&*self.dir, name, path.as_bytes()));
-        self.launch.redirected_stderr = Some(path.to_owned());
+        self.launch.facts.redirected_stderr = Some(path.to_owned());
     }
 
     /// Lets `ps` say that the job is stopped, or runs again. Best effort.
@@ -273,7 +251,7 @@ impl LiveJob {
     /// The second half of `commit`: asks the disk to confirm. Never fails: a record that the disk
     /// does not confirm says so in `durability`.
     pub fn settle(&mut self) {
-        if self.launch.redirected_to.is_none() && self.launch.transcript.is_none() {
+        if self.launch.facts.redirected_to.is_none() && self.launch.transcript.is_none() {
             self.transcript.touch();
         }
         drop(self.transcript.sync());

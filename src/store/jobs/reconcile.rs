@@ -69,8 +69,8 @@ fn read_run(dir: &OwnedFd, id: &JobId) -> io::Result<std::result::Result<Run, u6
         Content::Bytes(bytes, file) => match record::parse_launch(&bytes) {
             Parsed::Whole(mut launch) if launch.id == *id => {
                 let notes = [
-                    (&mut launch.redirected_to, "redirect"),
-                    (&mut launch.redirected_stderr, "redirect-stderr"),
+                    (&mut launch.facts.redirected_to, "redirect"),
+                    (&mut launch.facts.redirected_stderr, "redirect-stderr"),
                 ];
                 for (known, name) in notes {
                     if known.is_none()
@@ -120,12 +120,12 @@ pub(in crate::store) fn look(dir: &OwnedFd, path: &Path, id: &JobId) -> io::Resu
         Life::Ended(_) | Life::Lost(_) => return Ok(Look::Open),
     };
     let stopped = note.is_none() && fsx::stat_at(dir, "stopped").is_ok();
-    let mut degraded = run.launch.degraded.clone();
+    let mut degraded = run.launch.facts.degraded.clone();
     degraded.extend(note.clone());
     let output = if note == Some(Degraded::Unsupervised) {
         abandoned_output(dir, &run.launch)
     } else {
-        transcript::facts_on_disk(dir, run.launch.transcript_cap, run.launch.tty)
+        transcript::facts_on_disk(dir, run.launch.transcript_cap, run.launch.facts.tty)
     };
     Ok(Look::Settled(Box::new(JobView {
         state: if stopped {
@@ -161,7 +161,7 @@ pub(in crate::store) fn from_record(path: &Path, record: Record) -> JobView {
     JobView {
         launch,
         state: record.data.state,
-        degraded: record.data.degraded.clone(),
+        degraded: record.data.facts.degraded.clone(),
         dir: path.to_owned(),
         launch_known: true,
         format: FORMAT,
@@ -192,12 +192,12 @@ fn newer(dir: &OwnedFd, path: &Path, id: &JobId, format: u64) -> Look {
     let mut owned = false;
     if let Some((run, file)) = read("run.json") {
         let text = |pointer: &str| run.pointer(pointer)?.as_str().map(str::to_owned);
-        launch.command.text = text("/command/text").unwrap_or_default();
-        launch.cwd = text("/cwd").unwrap_or_default();
-        launch.session = text("/session");
-        launch.harness = text("/harness");
-        launch.name = text("/name");
-        launch.started_at = text("/started_at").unwrap_or(launch.started_at);
+        launch.facts.command.text = text("/command/text").unwrap_or_default();
+        launch.facts.cwd = text("/cwd").unwrap_or_default();
+        launch.facts.session = text("/session");
+        launch.facts.harness = text("/harness");
+        launch.facts.name = text("/name");
+        launch.facts.started_at = text("/started_at").unwrap_or(launch.facts.started_at);
         owned = lock::is_written(&file).unwrap_or(false);
     }
     let state = read("exit.json")
@@ -222,9 +222,10 @@ const SIGNS: [&str; 6] = [
 
 /// The output of a job whose supervisor is gone: what is there, and until when that is sure to be all.
 pub(in crate::store) fn abandoned_output(dir: &OwnedFd, launch: &Launch) -> OutputFacts {
-    let mut output = transcript::facts_on_disk(dir, launch.transcript_cap, launch.tty);
+    let mut output = transcript::facts_on_disk(dir, launch.transcript_cap, launch.facts.tty);
     // What goes to a file of its own does not need us.
-    let captured = launch.redirected_to.is_none() || launch.tty || output.bytes_total > 0;
+    let captured =
+        launch.facts.redirected_to.is_none() || launch.facts.tty || output.bytes_total > 0;
     if captured {
         let newest = transcript::names(dir).pop();
         let names = SIGNS.iter().copied().chain(newest.as_deref());
@@ -267,7 +268,7 @@ fn life(run: &Run) -> Life {
         };
     }
     let launch = &run.launch;
-    let leader = &launch.proc;
+    let leader = &launch.facts.proc;
     let differs =
         |theirs: &str, ours: &str| !theirs.is_empty() && !ours.is_empty() && theirs != ours;
     if differs(&leader.machine, proc::machine()) {
@@ -395,7 +396,7 @@ fn verdict(dir: &OwnedFd, run: &Run, corrupt: bool) -> ExitFacts {
     let mut facts = ExitFacts::new(outcome, observed_by, evidence, moment());
     // Where a record was made, the supervisor saw all of the output.
     facts.output = if corrupt || stated.is_some() {
-        transcript::facts_on_disk(dir, run.launch.transcript_cap, run.launch.tty)
+        transcript::facts_on_disk(dir, run.launch.transcript_cap, run.launch.facts.tty)
     } else {
         abandoned_output(dir, &run.launch)
     };

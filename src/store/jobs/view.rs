@@ -114,7 +114,7 @@ impl JobView {
         let record = self.record.as_ref()?;
         let (wall, boot) = moment();
         let by_wall = Duration::from_millis(record::wall_between(&record.recordedtime, wall));
-        let same_boot = record.data.proc.boot_id == proc::boot_id();
+        let same_boot = record.data.facts.proc.boot_id == proc::boot_id();
         let by_boot = record
             .sequence
             .parse::<u64>()
@@ -136,12 +136,12 @@ impl JobView {
             return None;
         }
         let (wall, boot) = moment();
-        let who = &self.launch.proc;
+        let who = &self.launch.facts.proc;
         let same_clock = who.boot_id == proc::boot_id() && who.timens == proc::timens();
         Some(if same_clock {
             record::millis(boot).saturating_sub(self.launch.started_boot_ms)
         } else {
-            record::wall_between(&self.launch.started_at, wall)
+            record::wall_between(&self.launch.facts.started_at, wall)
         })
     }
 
@@ -285,7 +285,7 @@ impl JobView {
     /// Waits a while for a job whose lease tells nothing: on the process itself where it can be
     /// seen from here, else by looking again.
     fn wait_without_lease(&self, dir: &OwnedFd, left: Option<Duration>) -> Result<()> {
-        let who = &self.launch.proc;
+        let who = &self.launch.facts.proc;
         let here = self.launch_known
             && who.pidns == proc::pidns()
             && who.timens == proc::timens()
@@ -311,7 +311,7 @@ impl JobView {
         dir: &OwnedFd,
         left: Option<Duration>,
     ) -> Result<()> {
-        let who = &self.launch.proc;
+        let who = &self.launch.facts.proc;
         if !proc::pidfd_wait(handle, left).map_err(|source| Error::sys("wait", source))? {
             return Ok(());
         }

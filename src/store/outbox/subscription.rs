@@ -67,7 +67,7 @@ impl Since {
     /// millisecond, and it does not jump. In another boot it begins anew, and in another time namespace
     /// it may be shifted: then either clock will do, because one notice too many beats one too few.
     fn precedes(&self, record: &Record) -> bool {
-        let proc = &record.data.proc;
+        let proc = &record.data.facts.proc;
         let after = match record.sequence.parse::<u64>() {
             Ok(written) if proc.boot_id == self.boot_id => {
                 let after = written >= self.boot_ns;
@@ -158,8 +158,8 @@ impl Subscription {
     /// news, although its call had not returned: nobody else says who killed it.
     #[must_use]
     pub fn wants(&self, record: &Record) -> bool {
-        let news = !record.data.during_call || record.data.how == How::Foreground;
-        news && self.covers(record.data.session.as_deref())
+        let news = !record.data.during_call || record.data.facts.how == How::Foreground;
+        news && self.covers(record.data.facts.session.as_deref())
             && self.on.takes(&record.outcome())
             && self.since.precedes(record)
     }

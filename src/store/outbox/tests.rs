@@ -20,7 +20,7 @@ fn job(store: &Store, session: Option<&str>, code: u8, during_call: bool) -> Job
     let command = CommandText::new(b"make", RecordCommand::Full, |_| String::new());
     let who = identity(std::process::id() as i32).unwrap();
     let mut draft = Draft::new(command, How::Ampersand, "/".to_owned(), who);
-    draft.session = session.map(str::to_owned);
+    draft.facts.session = session.map(str::to_owned);
     let mut live = store.create_job(draft).unwrap();
     let mut facts = ExitFacts::new(
         Outcome::Exited(code),

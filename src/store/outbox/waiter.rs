@@ -74,7 +74,7 @@ impl Store {
 #[must_use]
 pub fn is_waited_for(job: &JobView) -> bool {
     let base = job.dir.parent().and_then(std::path::Path::parent);
-    let (Some(base), Some(session)) = (base, &job.launch.session) else {
+    let (Some(base), Some(session)) = (base, &job.launch.facts.session) else {
         return false;
     };
     let dir = fsx::open_dir(&base.join(DIR));

@@ -60,7 +60,7 @@ fn a_launch_cut_at_any_byte_is_lost_with_what_is_known() {
     std::fs::write(job.dir().join("run.json"), [0xff; 100]).unwrap();
     let ended = view(&store, job.id());
     assert_eq!(
-        (ended.exit_code(), ended.launch.command.text.as_str()),
+        (ended.exit_code(), ended.launch.facts.command.text.as_str()),
         (Some(6), "npm run dev")
     );
     // While it is owned, nothing is judged.

@@ -16,8 +16,8 @@ fn finding() {
     ));
     let make = |name: Option<&str>, session: Option<&str>, second: u64| {
         let mut draft = draft();
-        draft.name = name.map(str::to_owned);
-        draft.session = session.map(str::to_owned);
+        draft.facts.name = name.map(str::to_owned);
+        draft.facts.session = session.map(str::to_owned);
         draft.started = Some((
             std::time::UNIX_EPOCH + Duration::from_secs(second),
             Duration::ZERO,
@@ -69,7 +69,7 @@ fn finding() {
     let order: Vec<_> = all_jobs(&stores)
         .unwrap()
         .into_iter()
-        .map(|view| view.launch.started_at)
+        .map(|view| view.launch.facts.started_at)
         .collect();
     assert!(order.is_sorted());
 }

@@ -129,7 +129,7 @@ pub(super) fn sleeper() -> Child {
 
 pub(super) fn draft_of(child: &Child) -> Draft {
     let mut draft = draft();
-    draft.proc = identity(child.id() as i32).unwrap();
+    draft.facts.proc = identity(child.id() as i32).unwrap();
     draft
 }
 

@@ -52,7 +52,7 @@ fn only_directories_of_our_own_are_used() {
         assert_eq!(store.degraded().len(), 1);
         let job = store.create_job(draft()).unwrap();
         assert!(
-            job.launch().degraded[0]
+            job.launch().facts.degraded[0]
                 .word()
                 .contains(&*path.to_string_lossy())
         );

@@ -151,10 +151,10 @@ fn output_may_be_missing_since_the_last_sign_of_a_supervisor() {
     assert_eq!(since(&silent), Some(changed(&silent, "run.json")));
     // What goes to a file of its own needs no supervisor, unless stderr does not.
     let mut apart = draft();
-    apart.redirected_to = Some("/tmp/log".to_owned());
+    apart.facts.redirected_to = Some("/tmp/log".to_owned());
     assert_eq!(since(&lost(apart.clone(), b"")), None);
     assert!(since(&lost(apart.clone(), b"oops")).is_some());
-    apart.tty = true;
+    apart.facts.tty = true;
     assert!(since(&lost(apart, b"")).is_some());
     // Nor does a job that somebody saw to its end.
     let mut job = store.create_job(draft()).unwrap();

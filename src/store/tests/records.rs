@@ -63,11 +63,11 @@ fn every_record_fits_the_schema() {
         .flat_map(|how| outcomes.iter().map(move |o| (*how, o)))
     {
         let mut draft = draft();
-        draft.how = how;
-        draft.session = Some("s 1".to_owned());
-        draft.name = Some("web".to_owned());
-        draft.redirected_to = Some("/tmp/log".to_owned());
-        draft.degraded = vec![Degraded::NoPty];
+        draft.facts.how = how;
+        draft.facts.session = Some("s 1".to_owned());
+        draft.facts.name = Some("web".to_owned());
+        draft.facts.redirected_to = Some("/tmp/log".to_owned());
+        draft.facts.degraded = vec![Degraded::NoPty];
         let mut job = store.create_job(draft).unwrap();
         let mut facts = ExitFacts::new(
             outcome.clone(),

@@ -161,7 +161,13 @@ impl Top<'_> {
             (Some(job), Some(live)) => {
                 let mut lines = picture(&live.live.screen, inner.height, inner.width, self.colours);
                 let is_silent = lines.iter().all(|line| line.width() == 0);
-                if let Some(target) = job.launch.redirected_to.as_deref().filter(|_| is_silent) {
+                if let Some(target) = job
+                    .launch
+                    .facts
+                    .redirected_to
+                    .as_deref()
+                    .filter(|_| is_silent)
+                {
                     let text = format!("its output goes to {target}; l shows it");
                     lines = vec![Line::styled(
                         fit(&text, usize::from(inner.width)),

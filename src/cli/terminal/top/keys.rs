@@ -132,7 +132,7 @@ impl Top<'_> {
                 self.note = Some(format!("job {id} has ended already"));
             }
             KeyCode::Char('x' | 'K') => {
-                self.mode = Mode::Confirm(id.clone(), job.launch.command.text.clone());
+                self.mode = Mode::Confirm(id.clone(), job.launch.facts.command.text.clone());
             }
             _ => match Log::of(&job) {
                 Ok(log) => self.mode = Mode::Log(Box::new(log)),

@@ -144,7 +144,7 @@ impl Log {
 
 /// The file that stdout went to, if it is one.
 fn redirected(job: &JobView) -> Option<std::fs::File> {
-    let path = job.launch.redirected_to.as_deref()?;
+    let path = job.launch.facts.redirected_to.as_deref()?;
     // Not blocking, for a FIFO would hold us.
     let file = OpenOptions::new()
         .read(true)

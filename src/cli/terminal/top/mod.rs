@@ -270,7 +270,7 @@ impl Top<'_> {
             let key = |job: &JobView| {
                 (
                     job.state.is_terminal(),
-                    std::cmp::Reverse(job.launch.started_at.clone()),
+                    std::cmp::Reverse(job.launch.facts.started_at.clone()),
                 )
             };
             key(a)
@@ -283,8 +283,9 @@ impl Top<'_> {
     fn shown(&self) -> Vec<&JobView> {
         let wanted = self.filter.to_lowercase();
         let is_wanted = |job: &&JobView| {
-            let in_session =
-                self.all_sessions || self.session.is_none() || job.launch.session == self.session;
+            let in_session = self.all_sessions
+                || self.session.is_none()
+                || job.launch.facts.session == self.session;
             let row = row(job);
             let name = row.name.unwrap_or_default();
             let text = format!(
