@@ -179,7 +179,7 @@ pub(super) fn post(url: &Url, sub: &Subscription, event: &Event, limit: Duration
     if length.is_some_and(|length| length <= ANSWER) {
         drop(answer.body_mut().with_config().limit(ANSWER).read_to_vec());
     }
-    judge(&url.origin, status, after)
+    outcome_of(&url.origin, status, after)
 }
 
 /// Posts JSON to a harness, unsigned: the status, or why there is none.
@@ -202,7 +202,7 @@ pub(crate) fn post_json(
 }
 
 /// What an answer means.
-fn judge(origin: &str, status: u16, after: Option<Duration>) -> Sent {
+fn outcome_of(origin: &str, status: u16, after: Option<Duration>) -> Sent {
     let why = format!("{origin} answered {status}");
     match status {
         200..=299 => Sent::Delivered,
@@ -278,17 +278,17 @@ mod tests {
     #[test]
     fn answers() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1000);
-        assert_eq!(judge("o", 204, None), Sent::Delivered);
-        assert!(matches!(judge("o", 410, None), Sent::Unwanted(_)));
+        assert_eq!(outcome_of("o", 204, None), Sent::Delivered);
+        assert!(matches!(outcome_of("o", 410, None), Sent::Unwanted(_)));
         for status in [301, 302, 307, 400, 401, 404] {
             assert!(
-                matches!(judge("o", status, None), Sent::Refused(_)),
+                matches!(outcome_of("o", status, None), Sent::Refused(_)),
                 "{status}"
             );
         }
         let after = retry_after("7", now);
         for status in [408, 425, 429, 500, 503] {
-            let sent = judge("o", status, after);
+            let sent = outcome_of("o", status, after);
             assert!(
                 matches!(sent, Sent::Failed(_, Some(pause)) if pause.as_secs() == 7),
                 "{status}"

@@ -1,6 +1,6 @@
 //! A transcript as a person would have read it, line by line: bytes in, clean lines out.
 
-use super::paper::Paper;
+use super::grid::Grid;
 use super::tokens::{Piece, Tokens};
 use super::{COLUMNS, ROWS};
 use crate::text;
@@ -15,7 +15,7 @@ const NO_WIDTH: usize = 1 << 16;
 pub struct Clean {
     tokens: Tokens,
     parser: vte::Parser,
-    paper: Paper,
+    grid: Grid,
 }
 
 impl Default for Clean {
@@ -29,26 +29,26 @@ impl Clean {
     /// For what was drawn on a terminal of this size.
     #[must_use]
     pub fn new(rows: u16, columns: u16) -> Self {
-        Self::on(Paper::new(rows.into(), columns.into()))
+        Self::on(Grid::new(rows.into(), columns.into()))
     }
 
     /// For what was not written to a terminal.
     #[must_use]
     pub fn of_file() -> Self {
-        Self::on(Paper::new(ROWS.into(), NO_WIDTH))
+        Self::on(Grid::new(ROWS.into(), NO_WIDTH))
     }
 
-    fn on(paper: Paper) -> Self {
+    fn on(grid: Grid) -> Self {
         Self {
             tokens: Tokens::default(),
             parser: vte::Parser::new(),
-            paper,
+            grid,
         }
     }
 
     /// From here on the terminal has this size.
     pub fn resize(&mut self, rows: u16, columns: u16) {
-        self.paper.resize(rows.into(), columns.into());
+        self.grid.resize(rows.into(), columns.into());
     }
 
     /// Reads on, and gives each line that can no longer change.
@@ -60,13 +60,13 @@ impl Clean {
     /// Reads on, and gives every state that a line was left in, also those overdrawn later: what
     /// flashed by was said too. The line that is being written is given as it is so far.
     pub fn push_seen(&mut self, bytes: &[u8], mut line: impl FnMut(&str)) {
-        self.paper.noted = Some(Vec::new());
+        self.grid.noted = Some(Vec::new());
         self.feed(bytes);
-        self.paper.done.clear();
-        for seen in self.paper.noted.take().unwrap_or_default() {
+        self.grid.done.clear();
+        for seen in self.grid.noted.take().unwrap_or_default() {
             line(&text::sanitize_line(&seen));
         }
-        if !self.paper.alternate {
+        if !self.grid.alternate {
             line(&self.current());
         }
     }
@@ -75,11 +75,11 @@ impl Clean {
         let Self {
             tokens,
             parser,
-            paper,
+            grid,
         } = self;
         tokens.push(bytes, |piece| match piece {
-            Piece::Text(text) => paper.print(text),
-            Piece::Sequence(bytes) => parser.advance(paper, bytes),
+            Piece::Text(text) => grid.print(text),
+            Piece::Sequence(bytes) => parser.advance(grid, bytes),
         });
     }
 
@@ -87,48 +87,48 @@ impl Clean {
     /// again and again (it went up and wrote over lines already given) is given, as a new line,
     /// only `at_rest`: when nothing has come for a while.
     pub fn settle(&mut self, at_rest: bool, line: impl FnMut(&str)) {
-        self.paper.settle(at_rest);
+        self.grid.settle(at_rest);
         self.give(line);
     }
 
     /// Gives all that is left. What is pushed next begins on a new sheet.
     pub fn finish(&mut self, line: impl FnMut(&str)) {
-        let paper = &mut self.paper;
+        let grid = &mut self.grid;
         self.tokens.reset(|piece| {
             if let Piece::Text(text) = piece {
-                paper.print(text);
+                grid.print(text);
             }
         });
-        self.paper.finish();
+        self.grid.finish();
         self.give(line);
     }
 
     fn give(&mut self, mut line: impl FnMut(&str)) {
-        for done in self.paper.done.split_terminator('\n') {
+        for done in self.grid.done.split_terminator('\n') {
             line(&text::sanitize_line(done));
         }
-        self.paper.done.clear();
+        self.grid.done.clear();
     }
 
     /// The line that is being written, so far: a prompt, a progress bar. Empty if there is none.
     #[must_use]
     pub fn current(&self) -> String {
-        text::sanitize_line(&self.paper.line_at(self.paper.row)).into_owned()
+        text::sanitize_line(&self.grid.line_at(self.grid.row)).into_owned()
     }
 
-    /// The lowest line on the paper that says something.
+    /// The lowest line on the grid that says something.
     #[must_use]
     pub fn latest(&self) -> Option<String> {
-        let rows = 0..self.paper.rows.len();
-        let row = rows.rev().find(|&row| !self.paper.rows[row].is_empty())?;
-        Some(text::sanitize_line(&self.paper.line_at(row)).into_owned())
+        let rows = 0..self.grid.rows.len();
+        let row = rows.rev().find(|&row| !self.grid.rows[row].is_empty())?;
+        Some(text::sanitize_line(&self.grid.line_at(row)).into_owned())
     }
 
     /// Whether a full-screen program was left that was never entered: these bytes are the end of
     /// something, and what came out first were pieces of its screen.
     #[must_use]
     pub fn began_in_full_screen(&self) -> bool {
-        self.paper.left_early
+        self.grid.left_early
     }
 }
 

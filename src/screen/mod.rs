@@ -1,19 +1,19 @@
 //! Bytes of a job → what a person saw.
 //!
-//! Two pictures of the same stream. [`Clean`] is the paper roll: lines, in order, each as it was left
-//! at last, for `logs`, notices and everything else that is read as text. [`Screen`] is the glass:
-//! rows, colours and a cursor as they stand now, for `logs --screen`, `attach` and `top`. Pure.
+//! Two pictures of the same stream. [`Clean`] is the transcript: lines, in order, each as it was left
+//! at last, for `logs`, notices and everything else that is read as text. [`Screen`] is the terminal's
+//! screen: rows, colours and a cursor as they stand now, for `logs --screen`, `attach` and `top`. Pure.
 
+mod apply;
 mod clean;
+mod current;
 mod grid;
 mod newlines;
-mod obey;
-mod paper;
 mod row;
 mod tokens;
 
 pub use clean::{Clean, clean_tail};
-pub use grid::Screen;
+pub use current::Screen;
 pub use newlines::Newlines;
 
 /// The size of the terminal that a job gets.

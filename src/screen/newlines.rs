@@ -34,14 +34,14 @@ impl Newlines {
                 let csi = self.held.get(1) == Some(&b'[');
                 let more = csi && (self.held.len() == 2 || !(0x40..0x7f).contains(&byte));
                 if !more || self.held.len() > 32 {
-                    self.obey();
+                    self.apply();
                     self.held.clear();
                 }
             }
         }
     }
 
-    fn obey(&mut self) {
+    fn apply(&mut self) {
         match self.held.as_slice() {
             b"\x1b=" => self.keypad = true,
             b"\x1b>" => self.keypad = false,

@@ -1,4 +1,4 @@
-//! One row of the paper: what stands in each column, as it was written.
+//! One row of the grid: what stands in each column, as it was written.
 //!
 //! Unlike the cells of a screen it knows a tab from blanks, a blank that was written from one that
 //! was not, and keeps every combining mark: text goes out as it came in.

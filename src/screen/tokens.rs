@@ -195,7 +195,7 @@ impl Tokens {
                 self.over();
                 take(Piece::Text("\n"));
             }
-            // A terminal obeys C0 controls in the middle of a sequence and then goes on with it.
+            // A terminal applies C0 controls in the middle of a sequence and then goes on with it.
             0..=0x1f => take(Piece::Text(
                 std::str::from_utf8(&[byte]).unwrap_or_default(),
             )),

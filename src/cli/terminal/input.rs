@@ -36,12 +36,12 @@ pub(crate) fn reach(job: &JobView) -> Result<(Control, Answer)> {
     let answer = control
         .ask(What::Look, PATIENCE)
         .map_err(|silence| explain(job, &silence))?;
-    judge(job, &answer)?;
+    check_answer(job, &answer)?;
     Ok((control, answer))
 }
 
 /// An answer that is not the wanted one, as an error.
-pub(crate) fn judge(job: &JobView, answer: &Answer) -> Result<()> {
+pub(crate) fn check_answer(job: &JobView, answer: &Answer) -> Result<()> {
     match answer.verdict {
         Verdict::Done => Ok(()),
         Verdict::NoStdin => Err(no_terminal(job)),

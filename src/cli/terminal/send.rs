@@ -93,7 +93,7 @@ pub(crate) fn send(context: &Context, send: &Send) -> Result<u8> {
 fn ask(job: &JobView, control: &mut Control, what: What) -> Result<bool> {
     match control.ask(what, PATIENCE) {
         Ok(answer) if answer.verdict == Verdict::Full => Ok(false),
-        Ok(answer) => input::judge(job, &answer).map(|()| true),
+        Ok(answer) => input::check_answer(job, &answer).map(|()| true),
         Err(Silence::Late) => Ok(false),
         Err(silence) => Err(input::explain(job, &silence)),
     }

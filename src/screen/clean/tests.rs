@@ -1,6 +1,6 @@
 use std::fmt::Write;
 
-use super::super::paper::LONGEST_LINE;
+use super::super::grid::LONGEST_LINE;
 use super::*;
 
 fn clean(chunks: &[&[u8]]) -> Vec<String> {

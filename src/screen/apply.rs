@@ -1,11 +1,11 @@
-//! What the sequences do to the paper. Those that only colour, ask or set what does not matter to
+//! What the sequences do to the grid. Those that only colour, ask or set what does not matter to
 //! text are passed over. Nothing is ever answered.
 
 use vte::{Params, Perform};
 
-use super::paper::Paper;
+use super::grid::Grid;
 
-impl Perform for Paper {
+impl Perform for Grid {
     fn csi_dispatch(&mut self, params: &Params, marks: &[u8], ignore: bool, action: char) {
         let number = |at: usize, default: usize| match params.iter().nth(at) {
             Some([first, ..]) if *first > 0 => usize::from(*first),
@@ -18,7 +18,7 @@ impl Perform for Paper {
                 modes.for_each(|&mode| self.set_mode(mode, action == 'h'));
             }
             _ if self.alternate => {}
-            (b"", _) => self.obey(action, number(0, 1), number(0, 0), number(1, 1)),
+            (b"", _) => self.apply(action, number(0, 1), number(0, 0), number(1, 1)),
             _ => {}
         }
         if matches!((marks, action), (b"", 'r')) && !self.alternate && !ignore {
@@ -54,9 +54,9 @@ impl Perform for Paper {
     }
 }
 
-impl Paper {
+impl Grid {
     /// `count` is the first number, at least 1; `kind` the same, or 0.
-    fn obey(&mut self, action: char, count: usize, kind: usize, second: usize) {
+    fn apply(&mut self, action: char, count: usize, kind: usize, second: usize) {
         let (row, column) = (self.row, self.column.min(self.width() - 1));
         let (top, bottom) = self.region();
         match action {
