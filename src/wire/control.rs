@@ -17,6 +17,7 @@ use crate::job::JobId;
 use crate::sys::fds::{self, Kind};
 use crate::sys::{proc, session};
 use crate::wire::Address;
+use crate::wire::codec::{BLANK, NUL, Reader, Writer};
 use crate::wire::frame::{HEAD, LONGEST, frame};
 
 /// The most bytes for a job in one request.
@@ -49,6 +50,17 @@ impl Size {
         let sane = 1..=LARGEST_SIDE;
         sane.contains(&self.rows) && sane.contains(&self.columns)
     }
+
+    fn write(self, fields: Writer) -> Writer {
+        fields.field(self.rows).field(self.columns)
+    }
+
+    fn read(fields: &mut Reader<'_>) -> Option<Self> {
+        Some(Self {
+            rows: fields.field()?,
+            columns: fields.field()?,
+        })
+    }
 }
 
 /// A request about one job.
@@ -70,38 +82,27 @@ impl Ask {
             What::Look => (b'l', Vec::new()),
             What::Input(bytes) => (b'i', bytes[..bytes.len().min(INPUT_LIMIT)].to_vec()),
             What::Eof => (b'e', Vec::new()),
-            What::Resize(size) => (b'w', format!("{} {}", size.rows, size.columns).into_bytes()),
+            What::Resize(size) => (b'w', size.write(Writer::new(BLANK)).done()),
         };
-        let mut content = format!(
-            "{}\0{}\0{}\0{}\0",
-            self.job, self.serial, self.answer_pid, self.answer_fd
-        )
-        .into_bytes();
-        content.extend(payload);
-        frame(kind, &content)
+        let content = Writer::new(NUL)
+            .field(&self.job)
+            .field(self.serial)
+            .field(self.answer_pid)
+            .field(self.answer_fd)
+            .bytes(&payload);
+        frame(kind, &content.done())
     }
 
     pub(super) fn read(kind: u8, content: &[u8]) -> Option<Self> {
-        let mut parts = content.splitn(5, |&byte| byte == 0);
-        let mut word = || std::str::from_utf8(parts.next()?).ok();
-        let job: JobId = word()?.parse().ok()?;
-        let (serial, answer_pid, answer_fd) = (
-            word()?.parse().ok()?,
-            word()?.parse().ok()?,
-            word()?.parse().ok()?,
-        );
-        let payload = parts.next()?;
+        let mut fields = Reader::new(content, NUL);
+        let job = fields.field()?;
+        let (serial, answer_pid, answer_fd) = (fields.field()?, fields.field()?, fields.field()?);
+        let payload = fields.rest()?;
         let what = match kind {
             b'l' => What::Look,
             b'i' => What::Input(payload.to_vec()),
             b'e' => What::Eof,
-            b'w' => {
-                let (rows, columns) = std::str::from_utf8(payload).ok()?.split_once(' ')?;
-                What::Resize(Size {
-                    rows: rows.parse().ok()?,
-                    columns: columns.parse().ok()?,
-                })
-            }
+            b'w' => What::Resize(Size::read(&mut Reader::new(payload, BLANK))?),
             _ => return None,
         };
         Some(Self {
@@ -154,19 +155,18 @@ impl Answer {
         let word = words
             .find(|(verdict, _)| *verdict == self.verdict)
             .map_or("refused", |(_, word)| word);
-        let Size { rows, columns } = self.size;
-        format!("{} {word} {rows} {columns}\n", self.serial).into_bytes()
+        let line = Writer::new(BLANK).field(self.serial).field(word);
+        let mut line = self.size.write(line).done();
+        line.push(b'\n');
+        line
     }
 
     fn read(line: &str) -> Option<Self> {
-        let mut parts = line.split(' ');
-        let serial = parts.next()?.parse().ok()?;
-        let word = parts.next()?;
+        let mut fields = Reader::new(line.as_bytes(), BLANK);
+        let serial = fields.field()?;
+        let word = fields.text()?;
         let (verdict, _) = *Verdict::WORDS.iter().find(|(_, known)| *known == word)?;
-        let size = Size {
-            rows: parts.next()?.parse().ok()?,
-            columns: parts.next()?.parse().ok()?,
-        };
+        let size = Size::read(&mut fields)?;
         Some(Self {
             serial,
             verdict,

@@ -12,6 +12,7 @@ use crate::invocation::OWN_NAME;
 use crate::job::JobId;
 use crate::sys::proc::{self, Stat};
 use crate::sys::{fds, signal};
+use crate::wire::codec::{BLANK, NUL, Reader, Writer};
 use crate::wire::frame::frame;
 use crate::wire::{Address, JOB_VARIABLE, SUPERVISOR_VARIABLE};
 
@@ -35,25 +36,27 @@ pub struct KillSet {
 
 impl KillSet {
     fn encode(&self) -> Vec<Vec<u8>> {
-        let head = format!("{}\0{}\0", self.job, self.time.as_millis());
         let frames = self.who.chunks(MOST).map(|some| {
-            let some = some
-                .iter()
-                .map(|(pid, starttime)| format!("{pid} {starttime}"));
-            let words: Vec<String> = some.collect();
-            frame(KIND, format!("{head}{}", words.join(" ")).as_bytes())
+            let who = some.iter().fold(Writer::new(BLANK), |list, who| {
+                list.field(who.0).field(who.1)
+            });
+            let content = Writer::new(NUL)
+                .field(&self.job)
+                .field(self.time.as_millis())
+                .bytes(&who.done());
+            frame(KIND, &content.done())
         });
         frames.collect()
     }
 
     pub(super) fn read(content: &[u8]) -> Option<Self> {
-        let mut parts = std::str::from_utf8(content).ok()?.splitn(3, '\0');
-        let job = parts.next()?.parse().ok()?;
-        let time = Duration::from_millis(parts.next()?.parse().ok()?);
-        let mut words = parts.next()?.split(' ');
+        let mut fields = Reader::new(content, NUL);
+        let job = fields.field()?;
+        let time = Duration::from_millis(fields.field()?);
+        let mut list = Reader::new(fields.rest()?, BLANK);
         let mut who = Vec::new();
-        while let Some(pid) = words.next() {
-            who.push((pid.parse().ok()?, words.next()?.parse().ok()?));
+        while let Some(pid) = list.text() {
+            who.push((pid.parse().ok()?, list.field()?));
         }
         Some(Self { job, time, who })
     }
@@ -169,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_condemns_nobody() {
+    fn nonsense_names_nobody() {
         for bad in [
             "",
             "7f3k\0",

@@ -7,6 +7,7 @@
 //! processes of the same user alone.
 
 mod address;
+mod codec;
 pub mod control;
 mod frame;
 mod front_link;

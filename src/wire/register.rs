@@ -1,6 +1,7 @@
 //! A process asks to become a job, and is told where to write.
 
 use crate::plan::asked::Asked;
+use crate::wire::codec::{NUL, Reader, Writer};
 use crate::wire::frame::frame;
 
 /// A request to make a process a job. Encoded in at most PIPE_BUF bytes, so that it arrives whole.
@@ -25,21 +26,23 @@ impl Register {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let text = &self.text[..self.text.len().min(TEXT_LIMIT)];
-        let numbers = format!("\0{}\0{}\0{}\0", self.pid, self.answer_pid, self.answer_fd);
-        let content = [&self.asked.word(), numbers.as_bytes(), text].concat();
-        frame(KIND, &content)
+        let content = Writer::new(NUL)
+            .bytes(&self.asked.word())
+            .field(self.pid)
+            .field(self.answer_pid)
+            .field(self.answer_fd)
+            .bytes(text);
+        frame(KIND, &content.done())
     }
 
     pub(super) fn read(content: &[u8]) -> Option<Self> {
-        let mut parts = content.splitn(5, |&byte| byte == 0);
-        let asked = Asked::read(parts.next()?);
-        let mut number = || std::str::from_utf8(parts.next()?).ok()?.parse().ok();
+        let mut fields = Reader::new(content, NUL);
         Some(Self {
-            asked,
-            pid: number()?,
-            answer_pid: number()?,
-            answer_fd: number()?,
-            text: parts.next()?.to_vec(),
+            asked: Asked::read(fields.bytes()?),
+            pid: fields.field()?,
+            answer_pid: fields.field()?,
+            answer_fd: fields.field()?,
+            text: fields.rest()?.to_vec(),
         })
     }
 }
@@ -85,21 +88,21 @@ impl Registered {
             .iter()
             .map(|&flag| if flag { '1' } else { '0' })
             .collect();
-        let Self {
-            id,
-            output,
-            errors,
-            shell,
-            ..
-        } = self;
-        format!("{id}\0{output}\0{flags}\0{shell}\0{errors}\n").into_bytes()
+        let mut line = Writer::new(NUL)
+            .field(&self.id)
+            .field(&self.output)
+            .field(flags)
+            .field(&self.shell)
+            .field(&self.errors)
+            .done();
+        line.push(b'\n');
+        line
     }
 
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let text = std::str::from_utf8(bytes).ok()?.strip_suffix('\n')?;
-        let mut parts = text.splitn(5, '\0');
-        let (id, output, flags) = (parts.next()?, parts.next()?, parts.next()?.as_bytes());
+        let mut fields = Reader::new(bytes.strip_suffix(b"\n")?, NUL);
+        let (id, output, flags) = (fields.text()?, fields.text()?, fields.bytes()?);
         let flag = |at: usize| flags.get(at) == Some(&b'1');
         Some(Self {
             id: id.to_owned(),
@@ -111,9 +114,9 @@ impl Registered {
             quit_ignored: flag(4),
             hangups: flag(5),
             stdin: flag(6),
-            shell: parts.next()?.to_owned(),
+            shell: fields.text()?.to_owned(),
             // A supervisor that was started before an update does not say it.
-            errors: parts.next().unwrap_or_default().to_owned(),
+            errors: fields.text().unwrap_or_default().to_owned(),
         })
     }
 
