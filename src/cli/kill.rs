@@ -27,14 +27,17 @@ grace period. Other signals (HUP, USR1, STOP, CONT …) are sent once. The recor
 Example:
   agent-sh kill 7f3k
   agent-sh kill web db -s INT --grace 30s
-  agent-sh kill --session \"$AGENT_SH_SESSION\"      all running jobs of the session
+  agent-sh kill --all                all running jobs of this session
 
 Exit codes: 0 all of them have ended (or the signal was sent), 1 something is still running, 2 wrong usage, 125 no such \
 job or agent-sh failed.")]
 pub(super) struct Kill {
     /// Ids, unique prefixes of ids, names, or 'last'
-    #[arg(value_name = "ID", required_unless_present = "session")]
+    #[arg(value_name = "ID", required_unless_present_any = ["session", "all"])]
     pub jobs: Vec<String>,
+    /// All running jobs of the caller's session
+    #[arg(long, conflicts_with_all = ["jobs", "session"])]
+    pub all: bool,
     /// All running jobs of this session; with IDs: the session that 'last' and names refer to
     #[arg(long, value_name = "KEY")]
     pub session: Option<String>,
@@ -71,7 +74,20 @@ pub(crate) fn readable(args: Vec<OsString>) -> Vec<OsString> {
 
 pub(crate) fn kill(context: &Context, kill: &Kill) -> Result<u8> {
     let mut worst = 0;
+    let session = context.session();
+    let session = session.as_deref();
     let mut jobs: Vec<JobView> = Vec::new();
+    if kill.all {
+        jobs = context.running_in(session)?;
+        // Without a session those of others are not meant: their agents would miss them.
+        jobs.retain(|job| job.launch.facts.session.as_deref() == session);
+        if jobs.is_empty() {
+            message::say_with_hint(
+                "no job of this session is running",
+                "'agent-sh ps -A' shows the jobs of every session, 'agent-sh kill --session KEY' ends those of one",
+            );
+        }
+    }
     if let (Some(key), true) = (&kill.session, kill.jobs.is_empty()) {
         jobs = context.running_in(Some(key))?;
         if jobs.is_empty() {
@@ -86,15 +102,10 @@ pub(crate) fn kill(context: &Context, kill: &Kill) -> Result<u8> {
             Err(error) => worst = worst.max(message::error(&error)),
         }
     }
-    let session = context.session();
-    let session = session.as_deref();
     let wish = kill::Wish {
         signal: kill.signal,
         grace: kill.grace,
-        by: match session {
-            Some(_) => KillCause::Agent,
-            None => KillCause::User,
-        },
+        by: KillCause::of_verb(session.is_some()),
         session,
     };
     // Whom a job has left is found while the job can still be looked at.

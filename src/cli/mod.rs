@@ -20,6 +20,8 @@ mod misuse;
 mod notify;
 mod parse;
 mod ps;
+mod restart;
+mod rm;
 mod run;
 mod setup;
 mod show;
@@ -81,6 +83,8 @@ enum Verb {
     Logs(logs::Logs),
     Wait(wait::Wait),
     Kill(kill::Kill),
+    Restart(restart::Restart),
+    Rm(rm::Rm),
     Send(send::Send),
     Attach(attach::Attach),
     Top(top::TopArgs),
@@ -133,7 +137,7 @@ fn dispatch(verb: Verb, hooks: Hooks) -> Result<u8> {
         },
         _ => Context::read(hooks)?,
     };
-    if !matches!(verb, Verb::Run(_)) {
+    if !matches!(verb, Verb::Run(_) | Verb::Restart(_)) {
         // A file that must not grow is an error to be told. What `run` starts keeps the caller's mask.
         crate::sys::signal::block(&[libc::SIGXFSZ]);
     }
@@ -167,6 +171,8 @@ fn dispatch(verb: Verb, hooks: Hooks) -> Result<u8> {
         Verb::Wait(wait) if wait::notify::is_meant(&wait) => wait::notify::wait(&context, &wait),
         Verb::Wait(wait) => wait::wait(&context, &wait),
         Verb::Kill(kill) => kill::kill(&context, &kill),
+        Verb::Restart(restart) => restart::restart(&context, &restart),
+        Verb::Rm(rm) => rm::rm(&context, &rm),
         Verb::Events(events) => events::events(&context, &events),
         Verb::Gc(gc) => gc::gc(&context, &gc),
         Verb::Init(init) => init::init(&context, &init),

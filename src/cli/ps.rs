@@ -46,6 +46,9 @@ pub(super) struct Ps {
     /// Jobs in this state only; may be given more than once
     #[arg(long, value_name = "STATE")]
     pub state: Vec<StateWord>,
+    /// Jobs that failed only: that exited with another code than 0, were killed, or are lost
+    #[arg(long, conflicts_with = "state")]
+    pub failed: bool,
     /// Keep running and show changes
     #[arg(short, long)]
     pub watch: bool,
@@ -127,7 +130,8 @@ fn select(context: &Context, ps: &Ps, session: Option<&str>) -> Result<Vec<Summa
     jobs.retain(|job| {
         let in_session = session.is_none() || job.session.as_deref() == session;
         let in_state = states.is_empty() || states.contains(&job.state);
-        in_session && in_state && (ps.all || is_news(job.state, job.settled_at.as_deref(), now))
+        let wanted = in_state && (!ps.failed || job.has_failed());
+        in_session && wanted && (ps.all || is_news(job.state, job.settled_at.as_deref(), now))
     });
     Ok(jobs)
 }
@@ -269,7 +273,9 @@ fn json_lines(rows: &[Value]) -> String {
 }
 
 fn none_text(ps: &Ps, session: Option<&str>) -> String {
-    let which = if ps.state.is_empty() {
+    let which = if ps.failed {
+        "failed ".to_owned()
+    } else if ps.state.is_empty() {
         String::new()
     } else {
         let words: Vec<&str> = ps
@@ -280,7 +286,7 @@ fn none_text(ps: &Ps, session: Option<&str>) -> String {
         format!("{} ", words.join(" or "))
     };
     let place = session.map_or_else(String::new, |key| format!(" in session '{key}'"));
-    let time = match (ps.all, ps.state.is_empty()) {
+    let time = match (ps.all, ps.state.is_empty() && !ps.failed) {
         (true, _) => "",
         (false, true) => " running, or ended in the last hour",
         (false, false) => " now or in the last hour",
@@ -316,6 +322,7 @@ mod tests {
             all_sessions: false,
             session: None,
             state: Vec::new(),
+            failed: false,
             watch: false,
             quiet: false,
             json: false,

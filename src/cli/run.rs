@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::cli::format::sentence;
 use crate::cli::terminal::{attach, raw};
-use crate::cli::values::name;
+use crate::cli::values::{name, variable};
 use crate::cli::{misuse, row, wait};
 use crate::context::Context;
 use crate::error::{Error, Result};
@@ -16,7 +16,7 @@ use crate::job::KillCause;
 use crate::message;
 use crate::settings;
 use crate::store::{JobView, Reading};
-use crate::sys::signal;
+use crate::sys::{session, signal};
 use crate::wire::{RunJob, RunRequest};
 use clap::Args;
 
@@ -31,6 +31,7 @@ as stdin is passed to the job; otherwise its stdin is /dev/null. A name refers t
 Example:
   agent-sh run --name web -- npm run dev
   agent-sh run --wait --timeout 10m 'make clean && make'
+  agent-sh run --env PORT=3001 -- npm run dev
   agent-sh run -i -- python3
 
 Exit codes: 0 started; with --wait the job's own, 128+n after signal n, 124 when --timeout or --idle-timeout \
@@ -48,6 +49,9 @@ pub(super) struct Run {
     /// The session that the job belongs to [default: the caller's]
     #[arg(long, value_name = "KEY")]
     pub session: Option<String>,
+    /// Set a variable in the job's environment; may be given more than once
+    #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
+    pub env: Vec<(String, String)>,
     /// Stop the job after this time: 90, 90s, 10m, 2h
     #[arg(long, value_name = "DURATION", allow_negative_numbers = true, value_parser = settings::duration)]
     pub timeout: Option<Duration>,
@@ -75,7 +79,12 @@ pub(crate) fn run(context: &Context, run: Run) -> Result<u8> {
         tell_of_namesake(context, name);
     }
     let sits = run.interactive && run.wait && raw::is_there();
+    let variables = run.env.clone();
     let mut request = request(run)?;
+    // The job gets this process's environment.
+    for (name, value) in &variables {
+        session::set_variable(name, value);
+    }
     if !sits {
         let (code, text) = context.start(request)?;
         return print_id(&text).map(|()| code);
@@ -103,7 +112,7 @@ pub(crate) fn run(context: &Context, run: Run) -> Result<u8> {
 
 /// Prints what is to be printed of a job that runs now. Its id must reach the caller: if not there, then
 /// with the error.
-fn print_id(text: &[u8]) -> Result<()> {
+pub(super) fn print_id(text: &[u8]) -> Result<()> {
     signal::ignore(&[libc::SIGPIPE]);
     message::out_bytes(text).map_err(|error| {
         let text = String::from_utf8_lossy(text);

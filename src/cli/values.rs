@@ -11,6 +11,14 @@ pub(super) fn regex(text: &str) -> Result<Regex, String> {
     })
 }
 
+/// `NAME=VALUE`, for an environment.
+pub(super) fn variable(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("expected NAME=VALUE".to_owned()),
+    }
+}
+
 /// How many of something.
 pub(super) fn count(text: &str) -> Result<usize, String> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());

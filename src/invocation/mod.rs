@@ -34,6 +34,8 @@ pub const VERBS: &[&str] = &[
     "logs",
     "wait",
     "kill",
+    "restart",
+    "rm",
     "send",
     "attach",
     "top",

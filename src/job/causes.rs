@@ -123,6 +123,14 @@ words! {
     }
 }
 
+impl KillCause {
+    /// Of a verb: whoever calls from within a session is its agent.
+    #[must_use]
+    pub fn of_verb(in_session: bool) -> Self {
+        if in_session { Self::Agent } else { Self::User }
+    }
+}
+
 impl Degraded {
     /// Several, as one text.
     #[must_use]

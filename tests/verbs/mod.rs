@@ -16,6 +16,8 @@ mod left;
 mod listing;
 /// `gc`.
 mod removing;
+/// The same command once more.
+mod restarting;
 /// Values from the environment and the file.
 mod settings;
 /// `doctor`, `init`, `completions`, `man`, and words that are no verbs.

@@ -98,6 +98,12 @@ impl Summary {
         })
     }
 
+    /// It ended otherwise than with exit code 0.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.state.is_terminal() && self.exit_code != Some(0)
+    }
+
     /// It runs, and nobody may ever know how it ends.
     #[must_use]
     pub fn is_unsupervised(&self) -> bool {
