@@ -5,6 +5,7 @@
 //! real shell runs ends in running the real shell on the untouched text, in this very process.
 
 mod orphans;
+mod tell;
 mod terminal;
 
 use std::ffi::{CStr, OsStr, OsString};
@@ -17,6 +18,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use crate::error::{Error, Result};
 use crate::invocation::{Argv0, Form, ShellCall};
 use crate::session::own_command;
+use crate::settings::Settings;
 use crate::shell::{self, Ourselves, RealShell};
 use crate::sys::affinity::Affinity;
 use crate::sys::detach::{self, Detached};
@@ -91,8 +93,9 @@ pub fn stand_in(call: ShellCall, supervise: fn(Work) -> !) -> u8 {
     work.argv = argv.unwrap_or_else(|| untouched.clone());
     work.lone = lone.flatten();
     let announces = work.settings.announce;
+    let tell = work.settings.clone();
     if let Some(handed) = hand_off(work, supervise)
-        && let Some(code) = attend(handed, None)
+        && let Some(code) = attend(handed, None, Some(&tell))
     {
         if !call.is_bare {
             // Nothing is left to do or to say. Giving memory back piece by piece would take longer
@@ -156,7 +159,7 @@ pub fn run_job(request: RunRequest, supervise: fn(Work) -> !) -> Result<(u8, Vec
     work.run = Some(run);
     let mut started = Vec::new();
     let code = hand_off(work, supervise)
-        .and_then(|handed| attend(handed, Some(&mut started)))
+        .and_then(|handed| attend(handed, Some(&mut started), None))
         .ok_or_else(|| Error::Failed {
             text: "cannot start a supervisor: no room for a process or a descriptor".to_owned(),
             hint: None,
@@ -341,8 +344,13 @@ fn hand_off(mut work: Work, supervise: fn(Work) -> !) -> Option<Handed> {
 
 /// Waits for the supervisor's word, passing signals on, and ends as the shell ended.
 /// With `started` it is a job that is only watched, and what is to be said of it goes there; without, a
-/// command runs in the foreground. `None`: the supervisor could not start anything.
-fn attend(handed: Handed, mut started: Option<&mut Vec<u8>>) -> Option<u8> {
+/// command runs in the foreground. With `tell` the agent hears after it of ends it has not heard of.
+/// `None`: the supervisor could not start anything.
+fn attend(
+    handed: Handed,
+    mut started: Option<&mut Vec<u8>>,
+    tell: Option<&Settings>,
+) -> Option<u8> {
     let is_shell = started.is_none();
     let Handed {
         mut link,
@@ -409,6 +417,9 @@ fn attend(handed: Handed, mut started: Option<&mut Vec<u8>>) -> Option<u8> {
                     terminal.take_back(shell().unwrap_or(0));
                 }
                 drop(terminal);
+                if let Some(settings) = tell {
+                    tell::after_command(settings);
+                }
                 return Some(end_like(status));
             }
             Ok(ToFront::Failed(_)) => {

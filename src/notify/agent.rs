@@ -3,7 +3,6 @@
 
 use std::sync::OnceLock;
 
-use crate::job::How;
 use crate::job::record::Launch;
 use crate::store::JobView;
 use crate::store::outbox::acknowledged::{self, Told};
@@ -96,21 +95,10 @@ pub fn set_wakes(wakes: &'static [(Kind, Wake)]) {
 
 const KNOWS: &str = "the agent knows";
 
-/// Why this end is no news to the agent of its session, if so: it asked for it itself, or saw it.
+/// Why this end is no news to the agent of its session, if so.
 #[must_use]
 pub fn is_no_news(job: &JobView) -> Option<&'static str> {
-    let data = &job.record.as_ref()?.data;
-    let asked = data
-        .kill_requested
-        .as_ref()
-        .and_then(|intent| intent.session.as_ref());
-    if asked.is_some() && asked == data.facts.session.as_ref() {
-        return Some("the agent ended it itself");
-    }
-    if data.facts.how == How::Foreground || data.during_call {
-        return Some("the call that started it told");
-    }
-    None
+    job.record.as_ref()?.is_no_news()
 }
 
 /// The same, or that it was told already.

@@ -76,6 +76,8 @@ pub struct Settings {
     pub state: Option<PathBuf>,
     pub shell: Option<PathBuf>,
     pub announce: bool,
+    /// Whether an end that nothing else told is told after the next command.
+    pub tell: bool,
     pub promote_after: Option<Duration>,
     pub on_term: OnTerm,
     pub linger: Linger,
@@ -109,6 +111,7 @@ impl Default for Settings {
             state: None,
             shell: None,
             announce: true,
+            tell: true,
             promote_after: None,
             on_term: OnTerm::Forward,
             linger: Linger::Auto,
@@ -325,6 +328,7 @@ impl Settings {
         match name {
             "state" | "shell" => return self.set_raw(name, &OsString::from(value), checks),
             "announce" => self.announce = boolean(value)?,
+            "tell" => self.tell = one_of(value, &[("auto", true), ("off", false)])?,
             "promote_after" => {
                 self.promote_after = match value {
                     "0" | "off" | "never" | "false" => None,

@@ -27,7 +27,7 @@ const fn setting(
     }
 }
 
-pub const SETTINGS: [Setting; 16] = [
+pub const SETTINGS: [Setting; 17] = [
     setting(
         "state",
         "AGENT_SH_STATE",
@@ -45,6 +45,12 @@ pub const SETTINGS: [Setting; 16] = [
         "AGENT_SH_ANNOUNCE",
         "`1`, `0`: the line on stderr about jobs that live on",
         "`1`",
+    ),
+    setting(
+        "tell",
+        "AGENT_SH_TELL",
+        "`auto`, `off`: whether an end that the agent has not heard of is told after its next command",
+        "`auto`",
     ),
     setting(
         "promote_after",

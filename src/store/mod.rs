@@ -16,6 +16,7 @@
 //!         v1/names/   an empty file `name~id` for each job with a name
 //!         v1/subs/    who is to be told of ends, and who was (see `outbox`)
 //!         v1/waiters/ who waits for the jobs of a session, on behalf of its agent
+//!         v1/tell/    ends that the agent's next command may have to tell (see `outbox::untold`)
 //!         v1/clients/ which conversation a client's process is having, where its commands do not tell
 //!         v1/tmp/     jobs that are being made; their lease is held
 //!         v1/.trash/  jobs that are being removed

@@ -258,6 +258,14 @@ pub(super) fn existing(candidate: &Candidate) -> Vec<(PathBuf, OwnedFd)> {
     }
 }
 
+/// Where a candidate is, if it is there: of a directory in `/tmp` the usual name.
+pub(super) fn path_of(candidate: &Candidate) -> PathBuf {
+    match candidate {
+        Candidate::At { path, .. } => path.clone(),
+        Candidate::Within(parent) => parent.join(format!("agent-sh-{}", fsx::euid())),
+    }
+}
+
 /// Opens a directory of ours below the root, and makes it if asked. It must be 0700.
 pub(super) fn inner(dir: impl AsFd, name: &str, make: bool) -> Result<OwnedFd, String> {
     let opened = match fsx::open_dir_at(dir.as_fd(), name) {

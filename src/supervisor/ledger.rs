@@ -218,7 +218,15 @@ impl Ledger {
             transcript_cap: self.settings.transcript_cap,
             control: proc::is_ours().then(|| self.control.clone()),
             interactive: start.run.is_some_and(|run| run.interactive),
+            caller: self.caller_id(),
             wake: caller::wake(|name| std::env::var_os(name), self.caller),
         }
+    }
+
+    /// The process that made the call, where no session stands for it.
+    fn caller_id(&self) -> Option<String> {
+        let is_needed = self.on_behalf().0.is_none();
+        let stat = proc::stat(self.caller).filter(|stat| is_needed && stat.pid > 1)?;
+        Some(format!("{}.{}", stat.pid, stat.starttime))
     }
 }

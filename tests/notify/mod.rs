@@ -3,6 +3,8 @@
 /// Programs as sinks: that hang, fork, fail, or should not be run.
 mod hooks;
 /// Events, subscribers, and notifiers that are killed at random.
+/// Ends that the next command tells.
+mod next_command;
 mod outbox;
 mod server;
 /// `wait --notify`, `--follow`, and who was told already.

@@ -76,6 +76,33 @@ pub fn headline(record: &Record) -> String {
     )
 }
 
+/// The end on one line, for the output of the agent's next command:
+/// `[agent-sh] job 7f3k finished: exit 0 after 4m12s: cargo build. Output: agent-sh logs 7f3k`.
+#[must_use]
+pub fn line(record: &Record, reader: Reader<'_>) -> String {
+    let data = &record.data;
+    let after = match data.duration_ms {
+        Some(ms) => format!(" after {}", short_duration(Duration::from_millis(ms))),
+        None => String::new(),
+    };
+    let timed_out = data
+        .kill_requested
+        .as_ref()
+        .is_some_and(|intent| matches!(intent.by, KillCause::Timeout | KillCause::IdleTimeout));
+    let how = match record.outcome() {
+        Outcome::Signaled { .. } if timed_out => format!("timed out{after}"),
+        Outcome::Exited(code) => format!("finished: exit {code}{after}"),
+        Outcome::Signaled { signal, .. } => {
+            format!("was killed by {}{after}", signal_name(signal))
+        }
+        Outcome::Lost(reason) => format!("is lost ({})", reason.word()),
+    };
+    let id = &data.job;
+    let command = told_command(data.facts.how, &data.facts.command.text, COMMAND);
+    let program = reader.program;
+    format!("[agent-sh] job {id} {how}: {command}. Output: {program} logs {id}")
+}
+
 /// What of a command may stand in a line of ours. The command of a stray is what the process says of itself,
 /// which can be anything: of that only the program's name, and only one that nothing can be said with.
 #[must_use]

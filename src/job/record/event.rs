@@ -182,6 +182,21 @@ impl Record {
         }
     }
 
+    /// Why this end is no news to the agent of its session, if so: it asked for it itself, or saw it.
+    #[must_use]
+    pub fn is_no_news(&self) -> Option<&'static str> {
+        let data = &self.data;
+        let asked = data.kill_requested.as_ref();
+        let asked = asked.and_then(|intent| intent.session.as_ref());
+        if asked.is_some() && asked == data.facts.session.as_ref() {
+            return Some("the agent ended it itself");
+        }
+        if data.facts.how == How::Foreground || data.during_call {
+            return Some("the call that started it told");
+        }
+        None
+    }
+
     #[must_use]
     pub fn to_value(&self) -> Value {
         serde_json::to_value(self).unwrap_or(Value::Null)
@@ -255,6 +270,7 @@ pub fn unknown_launch(id: JobId) -> Launch {
         interactive: false,
         lease: None,
         version: String::new(),
+        caller: None,
         wake: BTreeMap::new(),
         extra: Map::new(),
     }

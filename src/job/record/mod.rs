@@ -192,11 +192,31 @@ pub struct Launch {
     pub lease: Option<LeaseFile>,
     #[serde(default)]
     pub version: String,
+    /// The process that made the call, `PID.START`: whose next command hears of the end where there is no
+    /// session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caller: Option<String>,
     /// What its harness can be reached by, beside the session: addresses and directories, no secrets.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub wake: BTreeMap<String, String>,
     #[serde(flatten)]
     pub extra: Map<String, Value>,
+}
+
+impl Launch {
+    /// Whose next command hears of this job: the session's, else the caller's.
+    #[must_use]
+    pub fn teller(&self) -> Option<String> {
+        let caller = || self.caller.as_deref().map(caller_key);
+        self.facts.session.clone().or_else(caller)
+    }
+}
+
+/// Stands for a session where there is none: the process that makes the calls, `PID.START`. No session's
+/// key has a control character.
+#[must_use]
+pub fn caller_key(caller: &str) -> String {
+    format!("caller\t{caller}")
 }
 
 /// Just enough to find a job by its name.

@@ -76,6 +76,7 @@ impl Store {
         let mut swept = 0;
         self.sweep_names(|stat| is_old(stat, abandoned));
         self.sweep_clients();
+        self.sweep_untold();
         for (place, age) in [("tmp", abandoned), (".trash", last_look)] {
             let Ok(parent) = root::inner(&self.base, place, false) else {
                 continue;

@@ -155,6 +155,7 @@ impl Store {
             interactive: draft.interactive,
             lease: prepared.lease,
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            caller: draft.caller,
             wake: draft.wake,
             extra: serde_json::Map::new(),
         };

@@ -26,6 +26,7 @@ use crate::job::{How, JobId, Outcome};
 use crate::store::jobs::byname;
 use crate::store::jobs::files::{self, Content};
 use crate::store::moment;
+use crate::store::outbox::untold;
 use crate::store::transcript::Transcript;
 use crate::sys::{fsx, lock, signal};
 
@@ -42,6 +43,8 @@ pub struct Draft {
     pub interactive: bool,
     /// `None`: now.
     pub started: Option<Moment>,
+    /// The process that made the call, `PID.START`.
+    pub caller: Option<String>,
     pub wake: std::collections::BTreeMap<String, String>,
 }
 
@@ -55,6 +58,7 @@ impl Draft {
             control: None,
             interactive: false,
             started: None,
+            caller: None,
             wake: std::collections::BTreeMap::new(),
         }
     }
@@ -245,6 +249,7 @@ impl LiveJob {
             // Closing it would do, but for a child of this process that has yet to exec.
             drop(lock::release(&run));
         }
+        untold::note_end(&self.path, &self.launch, &record);
         Ok(())
     }
 

@@ -21,6 +21,7 @@ use crate::store::index::ids;
 use crate::store::jobs::files::{self, Content};
 use crate::store::jobs::view::{JobView, transcript_path};
 use crate::store::jobs::{byname, live};
+use crate::store::outbox::untold;
 use crate::store::{moment, transcript};
 use crate::sys::{fsx, lock, proc};
 
@@ -461,6 +462,7 @@ pub(in crate::store) fn commit(
     }
     match fsx::rename_new_at(dir, temporary.as_str(), dir, "exit.json") {
         Ok(()) => {
+            untold::note_end(path, launch, &record);
             live::settle_record(dir, record);
             drop(fsx::unlink_at(dir, "exit.tmp"));
             Ok(())

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::store::jobs::view::JobView;
 use crate::store::outbox::claim::{Held, Taken, hold};
+use crate::store::outbox::untold;
 use crate::sys::fsx;
 
 const TELLING: &str = "telling";
@@ -20,7 +21,7 @@ const WAITED: &str = "waited";
 pub struct ToldClaim {
     /// `Some` until it is given back or done.
     held: Option<Held>,
-    dir: std::path::PathBuf,
+    job: JobView,
 }
 
 /// How far the telling is.
@@ -49,7 +50,7 @@ pub fn try_claim(job: &JobView) -> Result<ToldClaim, Told> {
     match hold(claims, TELLING, settled) {
         Ok(Ok(held)) => Ok(ToldClaim {
             held: Some(held),
-            dir: job.dir.clone(),
+            job: job.clone(),
         }),
         Ok(Err(Taken::Settled)) => Err(Told::Done),
         Ok(Err(Taken::Held)) => Err(Told::Now),
@@ -90,6 +91,10 @@ pub fn is_waited(job: &JobView) -> bool {
 /// A `wait` has reported it. Where that cannot be noted, the next one reports it again.
 pub fn mark_waited(job: &JobView) {
     drop(fsx::open_dir(&job.dir).and_then(|dir| fsx::create_at(&dir, WAITED)));
+    if job.launch.facts.session.is_none() {
+        // Whoever waited is the one who makes the calls, as far as anybody can tell.
+        untold::forget_end(&job.dir, &job.launch);
+    }
 }
 
 /// It turned out that the words did not get there: the end is to be told again.
@@ -103,7 +108,9 @@ impl ToldClaim {
         let Some(held) = self.held.take() else {
             return Ok(());
         };
-        held.settle(&fsx::open_dir(&self.dir)?, TOLD)
+        let settled = held.settle(&fsx::open_dir(&self.job.dir)?, TOLD);
+        untold::forget_end(&self.job.dir, &self.job.launch);
+        settled
     }
 }
 

@@ -21,6 +21,7 @@ mod markers;
 mod subscription;
 #[cfg(test)]
 mod tests;
+pub mod untold;
 pub mod waiter;
 
 use std::collections::BTreeSet;

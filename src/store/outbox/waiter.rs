@@ -32,7 +32,7 @@ impl Drop for Waiter {
 }
 
 /// A session's key is text of others; a name must be plain.
-fn name_of(session: &str) -> String {
+pub(in crate::store) fn name_of(session: &str) -> String {
     let hash = Sha256::digest(session.as_bytes());
     hash.iter()
         .take(16)
