@@ -371,3 +371,36 @@ fn no_path_of_a_workplace() {
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
+
+/// A page that names a file, or a function in it, names one that is there.
+#[test]
+fn cited_files_are_there() {
+    let pages = files(root(), &[".md"]);
+    let sources = files(&root().join("src"), &[".rs"]);
+    let mut wrong = Vec::new();
+    for page in pages.iter().chain(&sources) {
+        let text = fs::read_to_string(page).unwrap();
+        for quoted in text.split('`').skip(1).step_by(2) {
+            let (file, item) = quoted.split_once(".rs").unwrap_or_default();
+            let plain = |c: char| c.is_ascii_lowercase() || c == '_' || c == '/';
+            if file.is_empty() || !file.chars().all(plain) {
+                continue;
+            }
+            let name = format!("{file}.rs");
+            let near = page.parent().unwrap();
+            let found = [root().join("src"), root().to_owned(), near.to_owned()]
+                .map(|place| place.join(&name))
+                .into_iter()
+                .find(|path| path.is_file());
+            let item = item.strip_prefix(':').unwrap_or_default();
+            let item = item.rsplit("::").next().unwrap_or_default();
+            let is_there = found.is_some_and(|path| {
+                item.is_empty() || fs::read_to_string(path).unwrap().contains(item)
+            });
+            if !is_there {
+                wrong.push(format!("{}: `{quoted}`", page.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
