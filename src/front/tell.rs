@@ -21,7 +21,7 @@ const MOST: usize = 8;
 
 /// Tells what there is to tell. The words must have somewhere to go.
 pub(super) fn after_command(settings: &Settings) {
-    if !settings.tell {
+    if !settings.tells() {
         return;
     }
     let stores = Store::with_untold(settings, crate::config::env);

@@ -76,8 +76,8 @@ pub struct Settings {
     pub state: Option<PathBuf>,
     pub shell: Option<PathBuf>,
     pub announce: bool,
-    /// Whether an end that nothing else told is told after the next command.
-    pub tell: bool,
+    /// Whether an end that nothing else told is told after the next command; `None`: if jobs are announced.
+    pub tell: Option<bool>,
     pub promote_after: Option<Duration>,
     pub on_term: OnTerm,
     pub linger: Linger,
@@ -111,7 +111,7 @@ impl Default for Settings {
             state: None,
             shell: None,
             announce: true,
-            tell: true,
+            tell: None,
             promote_after: None,
             on_term: OnTerm::Forward,
             linger: Linger::Auto,
@@ -130,6 +130,15 @@ impl Default for Settings {
             distrusted: None,
             bad: Vec::new(),
         }
+    }
+}
+
+impl Settings {
+    /// Whether the next command tells ends. Who wants no announcements wants no other lines either, unless
+    /// they are asked for.
+    #[must_use]
+    pub fn tells(&self) -> bool {
+        self.tell.unwrap_or(self.announce)
     }
 }
 
@@ -328,7 +337,7 @@ impl Settings {
         match name {
             "state" | "shell" => return self.set_raw(name, &OsString::from(value), checks),
             "announce" => self.announce = boolean(value)?,
-            "tell" => self.tell = one_of(value, &[("auto", true), ("off", false)])?,
+            "tell" => self.tell = Some(one_of(value, &[("auto", true), ("off", false)])?),
             "promote_after" => {
                 self.promote_after = match value {
                     "0" | "off" | "never" | "false" => None,

@@ -50,7 +50,7 @@ pub const SETTINGS: [Setting; 17] = [
         "tell",
         "AGENT_SH_TELL",
         "`auto`, `off`: whether an end that the agent has not heard of is told after its next command",
-        "`auto`",
+        "`auto`; `off` where `announce` is `0`",
     ),
     setting(
         "promote_after",

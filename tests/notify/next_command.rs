@@ -7,7 +7,7 @@ use crate::support::{Ended, Sandbox, wait_for_records, wait_until};
 /// A command of this session; of nobody's, it belongs to the process that makes the calls: this one.
 fn call(sandbox: &Sandbox, text: &str, env: &[(&str, &str)]) -> Ended {
     let mut call = sandbox.call("bash").args(["-c", text]);
-    for (name, value) in env.iter().chain(&[("AGENT_SH_ANNOUNCE", "0")]) {
+    for (name, value) in [("AGENT_SH_TELL", "auto")].iter().chain(env) {
         call = call.env(name, value);
     }
     call.run()
@@ -98,9 +98,11 @@ fn nothing_is_told_that_is_known_or_not_wanted() {
     ended_job(&sandbox, "true", &session, 1);
     let off = call(&sandbox, "true", &[session[0], ("AGENT_SH_TELL", "off")]);
     assert!(told(&off).is_empty(), "{off:?}");
-    // Nobody could read it: it is told by the one after.
-    let silent = call(&sandbox, "exec 2>&-; true", &session);
-    assert_eq!(told(&silent).len(), 1, "the front's stderr is another one");
+    // Who wants no announcements (as every sandbox here) wants no other lines either.
+    let quiet = sandbox.call("bash").args(["-c", "true"]);
+    let quiet = quiet.env("AGENT_SH_SESSION", "a").run();
+    assert!(told(&quiet).is_empty(), "{quiet:?}");
+    assert_eq!(told(&call(&sandbox, "true", &session)).len(), 1);
     // A wait has told it.
     let id = ended_job(&sandbox, "true", &session, 2);
     let waited = sandbox
