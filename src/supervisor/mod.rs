@@ -61,7 +61,7 @@ impl Supervisor {
     /// Every descriptor of ours that stays open when the harness's are closed. Together with the shell's
     /// pid and those of the jobs this is what a process would need that takes over from us.
     fn descriptors(&self) -> Vec<i32> {
-        let mut all = Vec::new();
+        let mut all = Vec::with_capacity(16);
         all.extend(self.poller.descriptors());
         all.extend(self.inbox.descriptors());
         all.extend(self.call.descriptors());

@@ -57,7 +57,7 @@ impl Supervisor {
             return;
         }
         let job = &self.jobs[index];
-        let Some(pidfd) = &job.pidfd else {
+        let Some(pidfd) = &job.watch.pidfd else {
             self.find_again(index);
             return;
         };
@@ -97,13 +97,13 @@ impl Supervisor {
                 let event = EpollEvent::new(EpollFlags::EPOLLIN, index as u64 | TOKEN_JOB);
                 let _ = self.poller.epoll.add(&pidfd, event);
                 let job = &mut self.jobs[index];
-                job.pidfd = Some(pidfd);
-                job.found_ended = proc::stat(pid).is_none_or(|stat| stat.is_dead());
+                job.watch.pidfd = Some(pidfd);
+                job.watch.found_ended = proc::stat(pid).is_none_or(|stat| stat.is_dead());
             }
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {
                 // Our own children are seen by waiting for them.
                 if proc::ppid(pid) != Some(session::pid()) {
-                    self.jobs[index].found_ended = true;
+                    self.jobs[index].watch.found_ended = true;
                     self.finish_unseen(index);
                 }
             }
@@ -113,7 +113,9 @@ impl Supervisor {
 
     fn check_grandchild(&mut self, index: usize) {
         let job = &self.jobs[index];
-        let Some(pidfd) = &job.pidfd else { return };
+        let Some(pidfd) = &job.watch.pidfd else {
+            return;
+        };
         let starttime = job.starttime;
         if let Some(status) = proc::zombie_status(job.pid, starttime) {
             self.finish(index, status, None, Evidence::ProcStat);
@@ -122,9 +124,9 @@ impl Supervisor {
         } else if proc::starttime(job.pid) == Some(starttime) {
             // A zombie whose status we may not read: to be asked after when its parent has gone.
             let _ = self.poller.epoll.delete(pidfd);
-            self.jobs[index].unwatched = true;
+            self.jobs[index].watch.unwatched = true;
             let now = (clock::wall(), clock::boottime());
-            self.jobs[index].end_seen.get_or_insert(now);
+            self.jobs[index].watch.end_seen.get_or_insert(now);
         } else if proc::starttime(job.pid) != Some(starttime)
             && process::peek_child(pidfd.as_fd()).is_err()
         {
@@ -152,7 +154,7 @@ impl Supervisor {
             return;
         }
         // The verb reports as `wait` would: a code, also for a signal.
-        let code = match job.timed_out {
+        let code = match job.limits.timed_out {
             Some(limit) if limit != Limit::Drain => {
                 if let Some(id) = id {
                     self.call.front.print(time_is_over(&id, limit, &self.setup));
@@ -185,7 +187,7 @@ impl Supervisor {
             _ => None,
         };
         let now = (clock::wall(), clock::boottime());
-        let ended = self.jobs[index].end_seen.unwrap_or(now);
+        let ended = self.jobs[index].watch.end_seen.unwrap_or(now);
         if let Some(output) = &mut self.jobs[index].output {
             output.let_go();
         }
@@ -198,7 +200,7 @@ impl Supervisor {
         if !self.jobs[index].has_timed_out() {
             self.timers.cancel(Timer::JobDeadline(index));
         }
-        if let Some(pidfd) = self.jobs[index].pidfd.take() {
+        if let Some(pidfd) = self.jobs[index].watch.pidfd.take() {
             let _ = self.poller.epoll.delete(&pidfd);
         }
         let wish = self.jobs[index].take_kill_intent(&outcome);
@@ -251,14 +253,14 @@ impl Supervisor {
     /// The idle time of a job is over, if it wrote nothing meanwhile; else it is counted from there.
     pub(in crate::supervisor) fn check_idle(&mut self, index: usize, now: Duration) {
         let job = &mut self.jobs[index];
-        let Some(after) = job.idle.filter(|_| !job.ended) else {
+        let Some(after) = job.limits.idle.filter(|_| !job.ended) else {
             return;
         };
-        let at = job.last_output + after;
+        let at = job.limits.last_output + after;
         if at > now {
             self.timers.set(Timer::JobIdle(index), at);
         } else {
-            job.idle = None;
+            job.limits.idle = None;
             self.time_out(index, Limit::Idle);
         }
     }
@@ -269,8 +271,8 @@ impl Supervisor {
         let signal = if job.has_timed_out() {
             libc::SIGKILL
         } else {
-            job.timed_out = Some(limit);
-            job.kill_requested = Some(record::KillIntent {
+            job.limits.timed_out = Some(limit);
+            job.limits.kill_requested = Some(record::KillIntent {
                 by: limit.word().to_owned(),
                 signal: libc::SIGTERM,
                 at: record::rfc3339(clock::wall()),
@@ -288,7 +290,7 @@ impl Job {
     /// The call itself says nothing of a job that is ended with the container, or that it stays for.
     fn set_ended(&mut self, is_in_call: bool) {
         self.ended = true;
-        self.ended_in_call = is_in_call && self.timed_out != Some(Limit::Drain);
-        self.idle = None;
+        self.ended_in_call = is_in_call && self.limits.timed_out != Some(Limit::Drain);
+        self.limits.idle = None;
     }
 }

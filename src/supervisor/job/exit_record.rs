@@ -28,7 +28,7 @@ impl Job {
     /// Who wished its end: we ourselves, or whoever left word in the store.
     pub(super) fn take_kill_intent(&mut self, outcome: &Outcome) -> Option<KillIntent> {
         let live = self.live.as_ref();
-        let ours = self.kill_requested.take();
+        let ours = self.limits.kill_requested.take();
         ours.or_else(|| live.and_then(|live| live.kill_intent(outcome)))
     }
 
@@ -43,7 +43,7 @@ impl Job {
     ) -> Option<ExitFacts> {
         let live = self.live.as_mut()?;
         let mut facts = ExitFacts::new(outcome, "supervisor", evidence.word(), ended);
-        facts.end_unseen = self.found_ended;
+        facts.end_unseen = self.watch.found_ended;
         facts.rusage = used.map(usage);
         facts.output = live.transcript().facts();
         facts.stopped_seen = self.stopped_seen;

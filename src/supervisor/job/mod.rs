@@ -72,17 +72,15 @@ pub(super) struct Job {
     live: Option<LiveJob>,
     /// Nobody asked for it: `text` is what the process says of itself.
     is_stray: bool,
-    pidfd: Option<OwnedFd>,
+    watch: Watch,
     output: Option<Output>,
+    shown: Shown,
+    /// The files that stdout and stderr lead to, as far as they are not ours to read.
+    redirected: [Option<String>; 2],
     /// `Some` iff its stdin is its terminal.
     typing: Option<Typing>,
-    /// Where its output also appears, for each channel.
-    mirrors: [Option<Mirror>; 2],
-    strips: [StripEscapes; 2],
-    /// Its output waits for the harness.
-    is_held: bool,
-    redirected_to: Option<String>,
-    redirected_stderr: Option<String>,
+    limits: Limits,
+    stopped_seen: bool,
     ended: bool,
     /// It ended before its call returned, which is no news to whoever made the call.
     ended_in_call: bool,
@@ -90,25 +88,46 @@ pub(super) struct Job {
     ending: Option<Ending>,
     /// The end of it, if no record of that could be written yet.
     unwritten: Option<Box<ExitFacts>>,
-    stopped_seen: bool,
-    /// How long it may write nothing (`run --idle-timeout`). The timer is moved on only when it is due, so
-    /// that output costs no more than noting the time.
-    idle: Option<Duration>,
-    last_output: Duration,
-    /// `Some` iff its time was over: which of its limits.
-    timed_out: Option<Limit>,
     /// `Some` iff it was published before it registered: what it is to be told then.
     expected: Option<Registered>,
+    /// Its place in the table, by which the loop knows it.
+    index: usize,
+}
+
+/// How its end is found out.
+#[derive(Default)]
+struct Watch {
+    pidfd: Option<OwnedFd>,
+    /// The pidfd tells nothing new; to be asked after when something else happens.
+    unwatched: bool,
     /// `Some` iff it has ended and its status could not be read yet: when that was.
     end_seen: Option<Moment>,
     /// Nothing told of its end: it was found ended, some time after that.
     found_ended: bool,
-    /// Its pidfd tells nothing new; to be looked at when something else happens.
-    unwatched: bool,
+}
+
+/// What the call is shown of its output.
+#[derive(Default)]
+struct Shown {
+    /// Where the output also appears, for each channel.
+    mirrors: [Option<Mirror>; 2],
+    strips: [StripEscapes; 2],
+    /// The output waits for the harness.
+    is_held: bool,
+}
+
+/// Why it may be ended.
+#[derive(Default)]
+struct Limits {
+    /// How long it may write nothing (`run --idle-timeout`). The timer is moved on only when it is due, so
+    /// that output costs no more than noting the time.
+    idle: Option<Duration>,
+    /// Since boot; kept only where there is an idle time.
+    last_output: Duration,
+    /// `Some` iff its time was over: which of its limits.
+    timed_out: Option<Limit>,
     /// Our own wish to end it; that of others is in the store.
     kill_requested: Option<KillIntent>,
-    /// Its place in the table, by which the loop knows it.
-    index: usize,
 }
 
 impl Job {
@@ -164,7 +183,7 @@ impl Job {
     }
 
     pub(super) fn redirected_to(&self) -> Option<&str> {
-        self.redirected_to.as_deref()
+        self.redirected[0].as_deref()
     }
 
     /// Whether its record says that it was adopted.
@@ -173,37 +192,37 @@ impl Job {
     }
 
     pub(super) fn kill_requested(&self) -> Option<&KillIntent> {
-        self.kill_requested.as_ref()
+        self.limits.kill_requested.as_ref()
     }
 
     /// Notes who wishes its end, unless somebody did before.
     pub(super) fn request_kill(&mut self, intent: Option<KillIntent>) {
-        if self.kill_requested.is_none() {
-            self.kill_requested = intent;
+        if self.limits.kill_requested.is_none() {
+            self.limits.kill_requested = intent;
         }
     }
 
     pub(super) fn has_timed_out(&self) -> bool {
-        self.timed_out.is_some()
+        self.limits.timed_out.is_some()
     }
 
     /// Whether it runs and nothing tells of its end.
     pub(super) fn is_unwatchable(&self) -> bool {
-        !self.ended && self.pidfd.is_none()
+        !self.ended && self.watch.pidfd.is_none()
     }
 
     /// Whether it has to be asked after, because its pidfd tells nothing or there is none.
     pub(super) fn needs_asking(&self) -> bool {
-        self.unwatched || self.is_unwatchable()
+        self.watch.unwatched || self.is_unwatchable()
     }
 
     pub(super) fn is_held(&self) -> bool {
-        self.is_held
+        self.shown.is_held
     }
 
     pub(super) fn record_output(&mut self, bytes: &[u8]) {
-        if self.idle.is_some() {
-            self.last_output = clock::boottime();
+        if self.limits.idle.is_some() {
+            self.limits.last_output = clock::boottime();
         }
         if let Some(live) = &mut self.live {
             live.transcript().write(bytes);
@@ -247,10 +266,10 @@ impl Job {
 
     /// What it wrote is no longer shown to the call.
     fn stop_mirroring(&mut self, epoll: &Epoll) {
-        for mirror in &mut self.mirrors {
+        for mirror in &mut self.shown.mirrors {
             mirror.take_if(|mirror| matches!(mirror, Mirror::Sink(_)));
         }
-        self.is_held = false;
+        self.shown.is_held = false;
         self.listen(epoll, true);
     }
 
@@ -259,7 +278,7 @@ impl Job {
         // The loop would go on telling of it under the number of the job that has ended.
         from.listen(epoll, false);
         self.output = from.output.take();
-        self.mirrors = from.mirrors;
+        self.shown.mirrors = from.shown.mirrors;
         self.listen(epoll, true);
     }
 }

@@ -23,7 +23,7 @@ pub(super) enum Mirror {
 
 impl Job {
     pub(super) fn mirrors_to(&self, sink: usize) -> bool {
-        self.mirrors.contains(&Some(Mirror::Sink(sink)))
+        self.shown.mirrors.contains(&Some(Mirror::Sink(sink)))
     }
 
     /// Whether its stdout or stderr is the end of one of these channels.
@@ -86,7 +86,7 @@ impl Supervisor {
             if at == index || !job.ended {
                 job.record_output(bytes);
             }
-            match job.mirrors[channel] {
+            match job.shown.mirrors[channel] {
                 // Whoever started it was there before.
                 Some(Mirror::Job(parent, of)) if parent < at => (at, channel) = (parent, of),
                 Some(Mirror::Sink(sink)) => {
@@ -107,7 +107,7 @@ impl Supervisor {
             bytes
         } else {
             clean.reserve(bytes.len());
-            self.jobs[index].strips[number].push(bytes, &mut clean);
+            self.jobs[index].shown.strips[number].push(bytes, &mut clean);
             &clean
         };
         if self.setup.is_run() {
@@ -120,7 +120,7 @@ impl Supervisor {
         let (flow, wait) = self.call.relay.offer(sink, shown, epoll);
         if wait {
             let job = &mut self.jobs[index];
-            job.is_held = true;
+            job.shown.is_held = true;
             job.listen(epoll, false);
         }
         self.follow_flow(sink, flow);

@@ -59,7 +59,7 @@ impl Job {
     fn has_written_nothing(&mut self) -> bool {
         let wrote = |live: &mut crate::store::LiveJob| live.transcript().facts().bytes_total > 0;
         !self.ended
-            && self.redirected_to.is_none()
+            && self.redirected[0].is_none()
             && self.output.is_some()
             && self.live.as_mut().is_some_and(|live| !wrote(live))
     }
@@ -100,18 +100,18 @@ impl Job {
 
     /// Whether its stderr was its own when it registered, and may be a file by now.
     fn may_redirect_stderr(&self) -> bool {
-        !self.ended && self.redirected_stderr.is_none() && self.output.is_some()
+        !self.ended && self.redirected[1].is_none() && self.output.is_some()
     }
 
     fn note_redirections(&mut self, stdout: Option<String>, stderr: Option<String>) {
         let Some(live) = &mut self.live else { return };
         if let Some(path) = stdout {
             live.set_redirected(&path);
-            self.redirected_to = Some(path);
+            self.redirected[0] = Some(path);
         }
-        if let Some(path) = stderr.filter(|path| Some(path) != self.redirected_to.as_ref()) {
+        if let Some(path) = stderr.filter(|path| Some(path) != self.redirected[0].as_ref()) {
             live.set_redirected_stderr(&path);
-            self.redirected_stderr = Some(path);
+            self.redirected[1] = Some(path);
         }
     }
 }

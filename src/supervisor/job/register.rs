@@ -206,7 +206,7 @@ impl Job {
             [first, None]
         };
         let index = self.index;
-        self.mirrors = shown.map(|mirror| {
+        self.shown.mirrors = shown.map(|mirror| {
             mirror.filter(|mirror| match mirror {
                 Mirror::Sink(_) => has_reader,
                 Mirror::Job(parent, _) => *parent != index,

@@ -226,13 +226,13 @@ impl Supervisor {
         let mut job = self.new_job(&start, Some(live));
         job.output = Some(output);
         let is_shown = run.wait && self.call.relay.sink_count() > 0;
-        job.mirrors[STDOUT] = is_shown.then_some(Mirror::Sink(0));
+        job.shown.mirrors[STDOUT] = is_shown.then_some(Mirror::Sink(0));
         job.typing = run.interactive.then(Typing::default);
-        job.idle = run.idle_timeout;
-        job.last_output = clock::boottime();
-        let ends = run.timeout.map(|timeout| job.last_output + timeout);
+        job.limits.idle = run.idle_timeout;
+        job.limits.last_output = clock::boottime();
+        let ends = run.timeout.map(|timeout| job.limits.last_output + timeout);
         self.timers.set_to(Timer::JobDeadline(job.index), ends);
-        let idle = run.idle_timeout.map(|after| job.last_output + after);
+        let idle = run.idle_timeout.map(|after| job.limits.last_output + after);
         self.timers.set_to(Timer::JobIdle(job.index), idle);
         job.listen(&self.poller.epoll, true);
         self.jobs.push(job);

@@ -2,11 +2,12 @@
 
 use std::ops::{Index, IndexMut};
 use std::os::fd::{AsRawFd, RawFd};
+use std::time::Duration;
 
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
 
-use super::Job;
 use super::channel::Output;
+use super::{Job, Limits, Shown, Watch};
 use crate::store::LiveJob;
 use crate::supervisor::Supervisor;
 use crate::supervisor::event_loop::TOKEN_JOB;
@@ -15,7 +16,6 @@ use crate::supervisor::publisher::Start;
 use crate::sys::clock;
 use crate::sys::fds::Object;
 use crate::sys::proc::{self, Stat};
-use crate::text::StripEscapes;
 use crate::wire::LoneJob;
 
 pub(in crate::supervisor) struct Jobs {
@@ -25,7 +25,7 @@ pub(in crate::supervisor) struct Jobs {
     /// How often files were looked for that jobs write to.
     pub(super) file_checks: usize,
     /// `Some` iff a record could not be written: until when that is tried.
-    pub(super) give_up_at: Option<std::time::Duration>,
+    pub(super) give_up_at: Option<Duration>,
 }
 
 impl Index<usize> for Jobs {
@@ -141,8 +141,8 @@ impl Jobs {
     }
 
     pub(in crate::supervisor) fn resume_held(&mut self, epoll: &Epoll) {
-        for job in self.iter_mut().filter(|job| job.is_held) {
-            job.is_held = false;
+        for job in self.iter_mut().filter(|job| job.shown.is_held) {
+            job.shown.is_held = false;
             job.listen(epoll, true);
         }
     }
@@ -176,13 +176,13 @@ impl Jobs {
         let Some(output) = job.output.take() else {
             return;
         };
-        let mirrors = job.mirrors;
+        let mirrors = job.shown.mirrors;
         let next = self
             .iter_mut()
             .find(|job| !job.ended && job.output.is_none() && job.writes_to(&output));
         if let Some(next) = next {
             next.output = Some(output);
-            next.mirrors = mirrors;
+            next.shown.mirrors = mirrors;
             next.listen(epoll, true);
         }
     }
@@ -191,7 +191,7 @@ impl Jobs {
     pub(in crate::supervisor) fn descriptors(&self) -> impl Iterator<Item = RawFd> {
         self.iter().flat_map(|job| {
             let output = job.output.iter().flat_map(Output::descriptors);
-            let pidfd = job.pidfd.as_ref().map(AsRawFd::as_raw_fd);
+            let pidfd = job.watch.pidfd.as_ref().map(AsRawFd::as_raw_fd);
             output.chain(pidfd)
         })
     }
@@ -215,27 +215,21 @@ impl Supervisor {
             former_leader: None,
             live,
             is_stray: false,
-            pidfd,
+            watch: Watch {
+                pidfd,
+                ..Watch::default()
+            },
             output: None,
+            shown: Shown::default(),
+            redirected: [start.redirected_to.clone(), start.redirected_stderr.clone()],
             typing: None,
-            mirrors: [None; 2],
-            strips: [StripEscapes::new(), StripEscapes::new()],
-            is_held: false,
-            redirected_to: start.redirected_to.clone(),
-            redirected_stderr: start.redirected_stderr.clone(),
+            limits: Limits::default(),
+            stopped_seen: false,
             ended: false,
             ended_in_call: false,
             ending: None,
             unwritten: None,
-            stopped_seen: false,
-            idle: None,
-            last_output: std::time::Duration::ZERO,
-            timed_out: None,
             expected: None,
-            end_seen: None,
-            found_ended: false,
-            unwatched: false,
-            kill_requested: None,
             index,
         }
     }
