@@ -37,7 +37,7 @@ const PLACE: u64 = 0xffff_ffff;
 pub(super) struct Poller {
     /// Each part watches its own descriptors with it.
     pub(super) epoll: Epoll,
-    /// Signals: changes of our children, and a word of PID 1.
+    /// Signals: changes of our children, and requests of PID 1.
     children: SignalFd,
 }
 

@@ -1,4 +1,4 @@
-//! The request pipe: frames in, requests out. Registering, typing at a job's terminal, and word of a
+//! The request pipe: frames in, requests out. Registering, typing at a job's terminal, and notice of a
 //! kill all come this way.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -25,7 +25,7 @@ impl Inbox {
         let (requests, end) = fds::pipe()?;
         fds::set_nonblocking(requests.as_fd())?;
         let fd = end.as_raw_fd();
-        // Nothing below `/proc` is looked at before the shell runs: the first look at a new process makes
+        // Nothing below `/proc` is read before the shell runs: the first access to a new process makes
         // the kernel build its directory there, and take it down again at its end.
         let pipe = fds::object(fd).ok_or_else(std::io::Error::last_os_error)?;
         let pid = session::pid();

@@ -77,7 +77,7 @@ pub(super) struct Context<'a> {
     pub(super) blind: bool,
     /// The shell has ended and was answered for.
     pub(super) after_call: bool,
-    /// The last look before the harness is answered: whoever is to be announced is adopted now.
+    /// The last check before the harness is answered: whoever is to be announced is adopted now.
     pub(super) call_ends: bool,
     /// Those dying had their time.
     pub(super) impatient: bool,

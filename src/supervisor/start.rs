@@ -60,12 +60,12 @@ struct Started {
 pub(super) fn start(mut work: Work) -> Option<Supervisor> {
     let mut link = work.link.take()?;
     // None may end or stop a supervisor: an agent's `pkill` means the job, and a limit of the caller's is
-    // not ours to die of. Blocked at one stroke; those that it starts get the caller's mask back.
+    // not ours to die of. All are blocked at once; those that it starts get the caller's mask back.
     signal::block_all();
     match begin(work, &mut link) {
         Ok((mut supervisor, is_answered)) => {
             if is_answered {
-                // The front is as good as gone.
+                // The front ends now.
                 supervisor.apply(Event::RunAnswered);
             } else {
                 let Supervisor { call, poller, .. } = &mut supervisor;

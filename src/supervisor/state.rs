@@ -55,7 +55,7 @@ pub(super) enum Event {
     PromotionDue,
     /// The foreground command has become a job.
     Promoted,
-    /// `run` without `--wait` has told the front all it needs.
+    /// `run` without `--wait` has given the front its answer.
     RunAnswered,
     /// PID 1 wants everything to end.
     DrainRequested,
@@ -268,8 +268,8 @@ pub(super) fn is_held(left: &Leftovers) -> bool {
     registers || left.elapsed < DRAIN && (left.holds_pipe || left.is_passing)
 }
 
-/// When to look next whether the call is over, `since` being the shell's end. A reader that is behind is
-/// asked again soon.
+/// When to check next whether the call is over, `since` being the shell's end. A reader that is behind is
+/// checked again soon.
 pub(super) fn next_check(since: Duration, now: Duration, is_behind: bool) -> Duration {
     if is_behind {
         return now + DRAIN;

@@ -16,7 +16,7 @@ use crate::job::Outcome;
 use crate::sys::{clock, proc, process, session};
 use crate::wire::{self, is_daemon_of};
 
-/// What is remembered from one look at our children to the next.
+/// What is remembered from one check of our children to the next.
 #[derive(Default)]
 pub(super) struct Strays {
     /// `Some` while a process is waited for that is ending: until when.
@@ -102,7 +102,7 @@ impl Supervisor {
     }
 
     /// Whether these are the words of the shell, or of one whose text was rewritten with it. A shell of
-    /// the latter kind cannot be told from its copies: it may have become its last command meanwhile.
+    /// the latter kind cannot be distinguished from its copies: it may have become its last command meanwhile.
     fn is_copy(&self, words: &[OsString]) -> bool {
         let rewritten = |word: &OsString| {
             let has = |name: &str| memchr::memmem::find(word.as_bytes(), name.as_bytes()).is_some();
@@ -112,7 +112,7 @@ impl Supervisor {
     }
 
     /// Whether a stray was born just now: it may be on its way to becoming a daemon, or to its end.
-    pub(super) fn is_newborn(&self, pid: i32) -> bool {
+    pub(super) fn was_just_started(&self, pid: i32) -> bool {
         proc::stat(pid).is_some_and(|stat| proc::age(&stat).is_some_and(|age| age < DRAIN))
     }
 
@@ -212,7 +212,7 @@ impl Supervisor {
         if leads && recorded.any(|job| job.former_leader() == Some(dead.pid)) {
             return true;
         }
-        if !leads && !self.is_newborn(dead.pid) {
+        if !leads && !self.was_just_started(dead.pid) {
             return false;
         }
         let children = proc::own_children().into_iter();
@@ -222,7 +222,7 @@ impl Supervisor {
         })
     }
 
-    /// Notes the daemons that live when a job dies of a signal which nobody had told us of: should they
+    /// Notes the daemons that live when a job dies of a signal that nobody had announced: should they
     /// die of the same one, it is an end of their own. Those of that job are not noted.
     pub(super) fn note_daemons(&mut self, index: usize) {
         let now = clock::boottime();
@@ -237,7 +237,7 @@ impl Supervisor {
                 continue;
             };
             if self.session_of(&stat) == Session::Other
-                && !self.is_newborn(pid)
+                && !self.was_just_started(pid)
                 && !is_daemon_of(&stat, &id, session::pid())
             {
                 self.kill_set.add_daemon((pid, stat.starttime));

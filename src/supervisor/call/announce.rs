@@ -1,5 +1,5 @@
 //! The announcement: one stderr line per job that outlives the call, written for a model that never
-//! heard of agent-sh; and what `run --wait` is told.
+//! heard of agent-sh; and the messages to `run --wait`.
 
 use crate::job::notice;
 use crate::job::{How, JobId};

@@ -100,12 +100,12 @@ impl Supervisor {
             .iter()
             .filter_map(|&pid| self.registration_limit(pid));
         let registration = limits.max();
-        // Also the last words of somebody who is ending by a signal.
+        // Also the last output of somebody who is ending by a signal.
         let someone =
             || Setup::is_blind() || !strays.is_empty() || self.call.kill.has_living_targets();
         let holds_pipe =
             self.call.relay.has_open_feeds() && self.call.front.is_there() && someone();
-        let passing = |&pid: &i32| self.is_newborn(pid) || self.is_ending(pid);
+        let passing = |&pid: &i32| self.was_just_started(pid) || self.is_ending(pid);
         // Asking the kernel takes time: nobody is asked whose answer would change nothing.
         let is_passing = elapsed < DRAIN && !holds_pipe && strays.iter().any(passing);
         Leftovers {

@@ -1,4 +1,4 @@
-//! The front, as long as it is there: what it says, what its silence means, and what it is told.
+//! The link to the front, as long as that is there: messages of the front, its end, and messages to it.
 
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 

@@ -1,5 +1,5 @@
 //! A foreground that was ended from outside leaves a record: which signal, from whom, after how long,
-//! and its last words. A harness's limit then does not pass for a program that crashes.
+//! and its last output. A harness's limit then does not pass for a program that crashes.
 
 use std::time::Duration;
 

@@ -18,7 +18,7 @@ pub(in crate::supervisor) struct Channel {
     /// Our copy of the job's end, so that its own closing is not taken for the end.
     follower: Option<OwnedFd>,
     pub(super) object: Option<Object>,
-    /// What the loop is told of: output to read, room for input.
+    /// The events that the loop waits for: output to read, room for input.
     watched: EpollFlags,
 }
 
@@ -27,8 +27,8 @@ impl Channel {
         self.follower.is_none() && fds::consumer_is_gone(self.leader.as_raw_fd())
     }
 
-    /// Adds to, or takes from, what the loop is told. What nothing is wanted of is not watched at all:
-    /// its hang-up would be told for ever.
+    /// Adds to, or takes from, the events that the loop waits for. A channel without any is not watched at
+    /// all: its hang-up would be reported for ever.
     pub(super) fn watch(&mut self, epoll: &Epoll, token: u64, what: EpollFlags, on: bool) {
         let mut wanted = self.watched;
         wanted.set(what, on);
@@ -59,7 +59,7 @@ pub(in crate::supervisor) struct Opened {
 /// What a job writes to.
 pub(in crate::supervisor) struct Output {
     pub(super) main: Channel,
-    /// `Some` iff its stderr is told apart.
+    /// `Some` iff its stderr is kept apart.
     errors: Option<Channel>,
 }
 

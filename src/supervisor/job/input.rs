@@ -51,7 +51,7 @@ impl Asker {
         let _ = nix::unistd::write(&self.pipe, &answer.encode());
     }
 
-    /// It was told, or saw, that what it sent was not read.
+    /// It knows that what it sent was not read.
     fn has_left(&self) -> bool {
         fds::consumer_is_gone(self.pipe.as_raw_fd())
     }
@@ -152,7 +152,7 @@ impl Supervisor {
         self.type_at(index);
     }
 
-    /// Types what there is room for, and asks to be told when there is more.
+    /// Types what there is room for, and waits for more room if that was not all.
     pub(super) fn type_at(&mut self, index: usize) {
         if index >= self.jobs.len() {
             return;
@@ -166,7 +166,7 @@ impl Supervisor {
         job.want_room(&self.poller.epoll, waits);
     }
 
-    /// The job has ended: whoever still waits is told so.
+    /// The job has ended: whoever still waits gets that for an answer.
     pub(super) fn close_typing(&mut self, index: usize) {
         let job = &mut self.jobs[index];
         let waiting = job.typing.take().map(|typing| typing.waiting);

@@ -82,13 +82,13 @@ pub(super) struct Job {
     limits: Limits,
     stopped_seen: bool,
     ended: bool,
-    /// It ended before its call returned, which is no news to whoever made the call.
+    /// It ended before its call returned, which is nothing new to whoever made the call.
     ended_in_call: bool,
     /// `Some` iff it has ended: until when what it left may be ending with it.
     ending: Option<Ending>,
     /// The end of it, if no record of that could be written yet.
     unwritten: Option<Box<ExitFacts>>,
-    /// `Some` iff it was published before it registered: what it is to be told then.
+    /// `Some` iff it was published before it registered: the answer that it gets then.
     expected: Option<Registered>,
     /// Its place in the table, by which the loop knows it.
     index: usize,
@@ -102,7 +102,7 @@ struct Watch {
     unwatched: bool,
     /// `Some` iff it has ended and its status could not be read yet: when that was.
     end_seen: Option<Moment>,
-    /// Nothing told of its end: it was found ended, some time after that.
+    /// Nothing reported its end: it was found ended, some time after that.
     found_ended: bool,
 }
 
@@ -251,7 +251,7 @@ impl Job {
         }
     }
 
-    /// Whether the loop is told of room for input.
+    /// Whether the loop waits for room for input.
     fn want_room(&mut self, epoll: &Epoll, on: bool) {
         self.watch_channel(epoll, STDOUT, EpollFlags::EPOLLOUT, on);
     }

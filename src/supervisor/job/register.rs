@@ -22,7 +22,7 @@ type Mirrors = [Option<Mirror>; 2];
 struct Channels {
     /// `None`: it writes where it would without us.
     main: Option<Opened>,
-    /// `Some` iff its stderr is told apart.
+    /// `Some` iff its stderr is kept apart.
     errors: Option<Opened>,
     degraded: Vec<String>,
 }
@@ -102,7 +102,7 @@ impl Supervisor {
         }
     }
 
-    /// Publishes a job and fills in what it is to be told.
+    /// Publishes a job and fills in the answer to it.
     fn add_registered(
         &mut self,
         request: &Register,
@@ -134,8 +134,8 @@ impl Supervisor {
         index
     }
 
-    /// Two streams of the call stay two: what is told apart comes in the order of reading, though, so
-    /// one that nobody tells apart stays whole.
+    /// Two streams of the call stay two: what is kept apart comes in the order of reading, though, so
+    /// one that nobody keeps apart stays whole.
     fn open_channels(&mut self, asked: Asked, mirrors: Mirrors) -> Channels {
         let mut channels = Channels::default();
         if mirrors.iter().all(Option::is_none) {

@@ -47,7 +47,7 @@ impl Supervisor {
         }
     }
 
-    /// Makes jobs of the strays that live, and plans to look again when those are over that may be
+    /// Makes jobs of the strays that live, and plans the next check for when those are over that may be
     /// ending with a job. `call_ends`: whoever is to be announced must be a job now.
     pub(in crate::supervisor) fn adopt_strays(&mut self, call_ends: bool) {
         let loose = self.jobs.ended_with_output();
@@ -70,7 +70,7 @@ impl Supervisor {
                 continue;
             }
             any_dying |= life == Life::Dying;
-            let at = look_again_at(facts.session, life, &endings, context.now);
+            let at = next_check_of(facts.session, life, &endings, context.now);
             again = again.into_iter().chain(at).min();
         }
         self.strays.dying_until = match (any_dying, self.strays.dying_until) {
@@ -152,8 +152,8 @@ impl Supervisor {
     }
 }
 
-/// When a process is to be looked at again that is no stray yet.
-fn look_again_at(
+/// When a process is to be checked again that is no stray yet.
+fn next_check_of(
     session: Session,
     life: Life,
     endings: &[Ending],
