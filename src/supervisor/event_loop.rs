@@ -9,8 +9,8 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 use super::Supervisor;
 use super::call::{PassedOn, STALLED, announcement, unwatched};
 use super::job::{Job, Limit};
-use super::setup::Setup;
 use super::state::{self, Answer, Context, Effect, Event, Phase};
+use super::strays::is_blind;
 use super::timers::Timer;
 use crate::sys::clock;
 use crate::sys::fds;
@@ -86,7 +86,7 @@ impl Supervisor {
             && !self.timers.is_set(Timer::RetryRecords)
             && (self.has_no_children()
                 || (!self.timers.is_set(Timer::Strays)
-                    && !Setup::is_blind()
+                    && !is_blind()
                     && self.has_only_supervisors()))
     }
 
@@ -267,8 +267,9 @@ impl Supervisor {
         self.call.relay.close_sinks(epoll);
         self.call.front.close(epoll);
         self.call.kill.forget();
-        self.timers.cancel(Timer::KillForeground);
-        self.timers.cancel(Timer::Promotion);
+        for timer in [Timer::CallCheck, Timer::KillForeground, Timer::Promotion] {
+            self.timers.cancel(timer);
+        }
         self.plan_file_checks();
         // What is still written to the call's own pipes belongs to a job, or to nobody. Somebody whom we
         // cannot see must not die of writing there.

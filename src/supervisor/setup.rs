@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use crate::caller;
 use crate::settings::{Linger, OnTerm, Settings};
 use crate::sys::fds::Object;
-use crate::sys::proc;
 use crate::sys::signal::Saved;
 use crate::text;
 use crate::wire::{Group, RunJob, Work};
@@ -66,12 +65,6 @@ impl Setup {
             program_name: OnceCell::new(),
             dies_with_the_call: OnceCell::new(),
         }
-    }
-
-    /// Whether there is no `/proc` to see our children by. That there are some, and how each of them
-    /// ended, we know all the same.
-    pub(super) fn is_blind() -> bool {
-        !proc::is_ours()
     }
 
     pub(super) fn is_run(&self) -> bool {

@@ -274,7 +274,7 @@ pub(super) fn next_check(since: Duration, now: Duration, is_behind: bool) -> Dur
     if is_behind {
         return now + DRAIN;
     }
-    [since + DRAIN, since + REGISTRATION, since + LAUNCHING]
+    [since + DRAIN, since + REGISTRATION]
         .into_iter()
         .find(|at| *at > now)
         .unwrap_or(since + LAUNCHING)

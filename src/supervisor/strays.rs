@@ -9,12 +9,17 @@ use std::time::Duration;
 
 use super::Supervisor;
 use super::processes::{Class, Context, Ending, Life, ProcessFacts, Reach, Session, classify};
-use super::setup::Setup;
 use super::state::{DRAIN, LAUNCHING, REGISTRATION};
 use crate::invocation;
 use crate::job::Outcome;
 use crate::sys::{clock, proc, process, session};
 use crate::wire::{self, is_daemon_of};
+
+/// Whether there is no `/proc` to see our children by. That there are some, and how each of them ended,
+/// we know all the same.
+pub(super) fn is_blind() -> bool {
+    !proc::is_ours()
+}
 
 /// What is remembered from one check of our children to the next.
 #[derive(Default)]
@@ -37,13 +42,13 @@ impl Supervisor {
 
     /// Whether something lives on that cannot be named.
     pub(super) fn has_unseen(&self) -> bool {
-        !self.has_no_children() && Setup::is_blind()
+        !self.has_no_children() && is_blind()
     }
 
     /// Our children that are no job, not the shell and not being killed with either; with `dead`, also
     /// those that have ended and were not reaped yet.
     pub(super) fn strays(&self, dead: bool) -> Vec<i32> {
-        if self.has_no_children() || Setup::is_blind() {
+        if self.has_no_children() || is_blind() {
             return Vec::new();
         }
         let mut children = proc::own_children();
@@ -132,7 +137,7 @@ impl Supervisor {
             Outcome::Lost(_) => return Class::Ignore,
         };
         let stat = proc::stat(pid);
-        if stat.is_none() && !Setup::is_blind() {
+        if stat.is_none() && !is_blind() {
             return Class::Ignore;
         }
         let endings = self.jobs.recent_endings();
@@ -144,7 +149,7 @@ impl Supervisor {
         let now = clock::boottime();
         Context {
             now,
-            blind: Setup::is_blind(),
+            blind: is_blind(),
             after_call: self.call.phase().is_after_call(),
             call_ends,
             impatient: self.strays.is_impatient(now),

@@ -2,8 +2,8 @@
 
 use super::Reading;
 use crate::supervisor::Supervisor;
-use crate::supervisor::setup::Setup;
 use crate::supervisor::state::{self, DRAIN, Event, Leftovers, Phase};
+use crate::supervisor::strays::is_blind;
 use crate::supervisor::timers::Timer;
 use crate::sys::clock;
 
@@ -101,8 +101,7 @@ impl Supervisor {
             .filter_map(|&pid| self.registration_limit(pid));
         let registration = limits.max();
         // Also the last output of somebody who is ending by a signal.
-        let someone =
-            || Setup::is_blind() || !strays.is_empty() || self.call.kill.has_living_targets();
+        let someone = || is_blind() || !strays.is_empty() || self.call.kill.has_living_targets();
         let holds_pipe =
             self.call.relay.has_open_feeds() && self.call.front.is_there() && someone();
         let passing = |&pid: &i32| self.was_just_started(pid) || self.is_ending(pid);

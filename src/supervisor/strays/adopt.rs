@@ -3,13 +3,13 @@
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
+use super::is_blind;
 use crate::job::How;
 use crate::rewrite;
 use crate::supervisor::Supervisor;
 use crate::supervisor::job::{Evidence, KILLED_LEFTOVER, LEFTOVER, redirections};
 use crate::supervisor::processes::{Class, Ending, Life, Session, classify};
 use crate::supervisor::publisher::Start;
-use crate::supervisor::setup::Setup;
 use crate::supervisor::state::Phase;
 use crate::supervisor::timers::Timer;
 use crate::sys::fds::Object;
@@ -32,7 +32,7 @@ impl Supervisor {
         let whole = || String::from_utf8_lossy(&self.setup.command).into_owned();
         let text = proc::comm(pid).unwrap_or_else(whole);
         let start = Start::new(How::Stray, pid, text.as_bytes());
-        let live = if Setup::is_blind() {
+        let live = if is_blind() {
             let started = self.call.shell.started;
             self.publisher.publish_since(&start, started)
         } else {
