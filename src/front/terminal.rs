@@ -128,7 +128,7 @@ impl Terminal {
     }
 
     /// The shell was stopped: we are to stop likewise, so that whoever started us sees it. See
-    /// `supervisor::stops` for what may happen meanwhile.
+    /// `supervisor::call::stops` for what may happen meanwhile.
     pub(super) fn stop_with_shell(&self, shell: i32, number: i32) -> Next {
         let is_stopped = || proc::state(shell) == Some(b'T');
         if !is_stopped() {

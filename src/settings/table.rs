@@ -132,8 +132,14 @@ pub const SETTINGS: [Setting; 17] = [
     ),
 ];
 
-/// Variables with our prefix that are no settings: we set them ourselves, for jobs and descendants.
-pub const OWN_VARIABLES: [&str; 3] = ["AGENT_SH_SUPERVISOR", "AGENT_SH_CALLER", "AGENT_SH_JOB"];
+/// Variables with our prefix that are no settings: we set them ourselves, for jobs and descendants; the
+/// last one is a switch for tests and measurements (`sys::affinity`).
+pub const OWN_VARIABLES: [&str; 4] = [
+    "AGENT_SH_SUPERVISOR",
+    "AGENT_SH_CALLER",
+    "AGENT_SH_JOB",
+    "AGENT_SH_WARM",
+];
 
 /// The table of the README.
 #[must_use]

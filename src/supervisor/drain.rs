@@ -2,50 +2,51 @@
 
 use std::time::Duration;
 
-use super::{Phase, Supervisor};
+use super::Supervisor;
+use super::job::Limit;
+use super::state::Event;
+use super::timers::Timer;
 use crate::sys::signal::Arrived;
 use crate::sys::{clock, session};
 use crate::wire::END_JOBS;
+
+/// What PID 1 asked for last.
+#[derive(Default)]
+pub(super) struct Drain {
+    grace: Duration,
+    until: Duration,
+}
+
+impl Drain {
+    /// When KILL follows TERM, since boot.
+    pub(super) fn until(&self) -> Duration {
+        self.until
+    }
+}
 
 impl Supervisor {
     /// A signal for us came beside those of our children. Only whoever reaps us may end our jobs by one.
     pub(super) fn take_signal(&mut self, arrived: &Arrived) {
         if arrived.signal == END_JOBS && arrived.sender == session::parent_pid() {
-            let grace = u64::try_from(arrived.value).unwrap_or(0);
-            self.drain(Duration::from_millis(grace));
+            let grace = Duration::from_millis(u64::try_from(arrived.value).unwrap_or(0));
+            let until = clock::boottime().saturating_add(grace);
+            self.drain = Drain { grace, until };
+            self.apply(Event::DrainRequested);
         }
     }
 
-    /// Ends jobs and a foreground that still runs: TERM now, KILL after `grace`. Asked again, it only
-    /// hurries.
-    fn drain(&mut self, grace: Duration) {
-        let until = clock::boottime().saturating_add(grace);
+    /// TERM for every job now, KILL after the grace. Asked again, it only hurries.
+    pub(super) fn end_jobs(&mut self) {
         for index in 0..self.jobs.len() {
-            let job = &mut self.jobs[index];
-            if job.ended {
+            if self.jobs[index].has_ended() {
                 continue;
             }
-            if job.timed_out.is_none() {
-                self.end_job(index, "drain", grace);
-            } else if job.deadline.is_none_or(|at| until < at) {
-                job.deadline = Some(until);
+            if self.jobs[index].has_timed_out() {
+                let at = self.drain.until;
+                self.timers.set_earlier(Timer::JobDeadline(index), at);
+            } else {
+                self.end_job(index, Limit::Drain, self.drain.grace);
             }
-        }
-        if self.phase != Phase::Foreground || self.run.is_some() {
-            return;
-        }
-        let draining = self
-            .killing
-            .as_ref()
-            .filter(|killing| killing.by == "drain");
-        let earlier = draining.and_then(|killing| killing.escalate_at);
-        if draining.is_none() {
-            let mut killing = self.new_killing(libc::SIGTERM, "drain");
-            killing.escalate_at = Some(until);
-            self.killing = Some(killing);
-            self.signal_foreground(libc::SIGTERM);
-        } else if let (Some(at), Some(killing)) = (earlier, &mut self.killing) {
-            killing.escalate_at = Some(at.min(until));
         }
     }
 }

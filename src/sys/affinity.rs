@@ -5,6 +5,15 @@
 //! itself: the whole start takes half as long when the chain stays where it began. The real shell
 //! gets the caller's mask back before it is exec'd.
 
+/// Switches off all that only makes a call faster, this and what the supervisor prepares ahead of jobs.
+const SWITCH: &str = "AGENT_SH_WARM";
+
+/// Whether a call may use means that only make it faster.
+#[must_use]
+pub fn is_warm() -> bool {
+    std::env::var_os(SWITCH).is_none_or(|value| value != "off")
+}
+
 /// The processors that the caller may use.
 #[derive(Clone)]
 pub struct Affinity {
@@ -15,9 +24,12 @@ pub struct Affinity {
 
 impl Affinity {
     /// Keeps this process and what it forks on the present processor; `None` where that is not
-    /// possible or would change nothing.
+    /// possible, would change nothing or is switched off.
     #[must_use]
     pub fn pin() -> Option<Self> {
+        if !is_warm() {
+            return None;
+        }
         let mut allowed = empty();
         let size = size_of_val(&allowed);
         // SAFETY: `allowed` is live and `size` bytes long; 0 is this process.

@@ -18,10 +18,14 @@ mod order;
 mod orphaned;
 /// State directories that cannot be written.
 mod places;
+/// What becomes a job because it takes too long, and what does not.
+mod promotion;
 /// Eleven forms, over every kind of stream, through every kind of kill.
 mod survival;
 /// Trees that die at one blow, daemons that end beside a job.
 mod together;
+/// What only makes a call faster, on and off.
+mod warm;
 
 use std::fs;
 

@@ -6,6 +6,8 @@ mod demo;
 mod licences;
 /// The README's commands exist.
 mod readme;
+/// What decides in the supervisor is pure, and nothing there is long.
+mod supervisor;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

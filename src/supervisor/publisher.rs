@@ -3,19 +3,20 @@
 
 use std::cell::{Cell, OnceCell};
 use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use super::Identity;
 use crate::caller;
 use crate::error::Result;
-use crate::job::record::{CommandText, JobFacts};
+use crate::job::record::{self, CommandText, JobFacts, ProcIdentity};
 use crate::job::{Degraded, How};
 use crate::settings::Settings;
 use crate::store::{self, Closed, Draft, LiveJob, Prepared, Store};
+use crate::sys::process::Usage;
 use crate::sys::{clock, proc};
 use crate::wire::{Address, RunJob, Work};
 
-pub(super) struct Ledger {
+pub(super) struct Publisher {
     /// `Some` once it could be opened.
     store: Option<Store>,
     /// Why the last job could not be stored. The next one may find a free descriptor, or room.
@@ -39,6 +40,9 @@ pub(super) struct Ledger {
     begun: Duration,
 }
 
+/// Who a process is and where it works.
+pub(super) type Identity = (ProcIdentity, PathBuf);
+
 /// What is known of a job when it becomes one.
 pub(super) struct Start<'a> {
     pub(super) how: How,
@@ -55,7 +59,34 @@ pub(super) struct Start<'a> {
     pub(super) was: Option<Identity>,
 }
 
-impl Ledger {
+impl<'a> Start<'a> {
+    /// A process that nothing else is known of.
+    pub(super) fn new(how: How, pid: i32, text: &'a [u8]) -> Self {
+        Self {
+            how,
+            pid,
+            text,
+            tty: false,
+            redirected_to: None,
+            redirected_stderr: None,
+            transcript: None,
+            degraded: Vec::new(),
+            run: None,
+            was: None,
+        }
+    }
+}
+
+/// What a process used, as a record says it.
+pub(super) fn usage(used: Usage) -> record::Usage {
+    record::Usage {
+        user_ms: used.user_ms,
+        sys_ms: used.sys_ms,
+        max_rss_kib: used.max_rss_kib,
+    }
+}
+
+impl Publisher {
     pub(super) fn new(work: &Work, degraded: Vec<Degraded>, address: Address) -> Self {
         Self {
             store: None,
@@ -133,19 +164,21 @@ impl Ledger {
         let _ = store::own_identity();
     }
 
-    /// Leaves a place for the next job, and be it the one that was prepared and not used.
-    pub(super) fn tidy(&mut self) {
+    /// Gives back a place that was prepared and not used; with `leave_spare`, leaves one for the next
+    /// call in any case.
+    pub(super) fn tidy(&mut self, leave_spare: bool) {
         if let Some(store) = &self.store {
             match self.prepared.take() {
                 Some(prepared) => store.give_back(&prepared),
-                None => store.leave_spare(),
+                None if leave_spare => store.leave_spare(),
+                None => {}
             }
         }
     }
 
     /// Removes what is no longer kept, now and then. The last thing a supervisor of jobs does: nobody
     /// waits for it any more.
-    pub(super) fn clear_up(&self) {
+    pub(super) fn collect_garbage(&self) {
         if let Some(store) = &self.store {
             store.collect_if_due(&self.settings);
         }
@@ -161,9 +194,9 @@ impl Ledger {
     /// Publishes a job; `None` when nothing can be stored.
     pub(super) fn publish(&mut self, start: &Start<'_>) -> Option<LiveJob> {
         let prepared = Cell::new(self.prepared.take());
-        self.make(|ledger, store| match prepared.take() {
-            Some(prepared) => store.create_prepared(prepared, ledger.draft(start, store)),
-            None => store.create_job(ledger.draft(start, store)),
+        self.make(|publisher, store| match prepared.take() {
+            Some(prepared) => store.create_prepared(prepared, publisher.draft(start, store)),
+            None => store.create_job(publisher.draft(start, store)),
         })
     }
 

@@ -8,12 +8,13 @@
 
 use std::time::Duration;
 
-use super::Supervisor;
-use super::jobs::Job;
+use super::Job;
+use crate::supervisor::Supervisor;
+use crate::supervisor::timers::Timer;
 use crate::sys::{clock, fds, proc};
 
-/// When to look, counted from the look before.
-const LOOKS: [Duration; 5] = [
+/// When to check, counted from the check before.
+const CHECKS: [Duration; 5] = [
     Duration::from_millis(20),
     Duration::from_millis(80),
     Duration::from_millis(400),
@@ -23,60 +24,53 @@ const LOOKS: [Duration; 5] = [
 /// More processes than this are not one program's.
 const MOST: usize = 64;
 
-/// The looks that are still to come: how many were taken, and when the next is due.
-pub(super) type Looks = Option<(usize, Duration)>;
-
-/// So many looks are taken for the stderr of a job whose stdout is known, or was used.
-const LOOKS_FOR_STDERR: usize = 3;
+/// So many checks are made for the stderr of a job whose stdout is known, or was used.
+const STDERR_CHECKS: usize = 3;
 
 impl Supervisor {
     /// At the end of the call.
-    pub(super) fn expect_redirections(&mut self) {
-        self.looks = self.next_look(0);
+    pub(in crate::supervisor) fn plan_file_checks(&mut self) {
+        self.plan_file_check(0);
     }
 
-    /// Looks once, and plans the next look if that may tell more.
-    pub(super) fn look_for_files(&mut self) {
-        let Some((taken, _)) = self.looks.take() else {
-            return;
-        };
+    /// Checks once, and plans the next check if that may tell more.
+    pub(in crate::supervisor) fn check_files(&mut self) {
         for index in 0..self.jobs.len() {
-            let wanted = [
-                self.is_silent(index),
-                self.jobs[index].may_redirect_stderr(),
-            ];
-            let [stdout, stderr] = self.only_files(index, wanted);
-            self.jobs[index].note_redirections(stdout, stderr);
+            let job = &mut self.jobs[index];
+            let wanted = [job.has_written_nothing(), job.may_redirect_stderr()];
+            let [stdout, stderr] = job.only_files(wanted);
+            job.note_redirections(stdout, stderr);
         }
-        self.looks = self.next_look(taken + 1);
+        self.plan_file_check(self.jobs.file_checks + 1);
     }
 
-    fn next_look(&mut self, taken: usize) -> Looks {
-        let silent = (0..self.jobs.len()).any(|index| self.is_silent(index));
-        let any =
-            silent || taken < LOOKS_FOR_STDERR && self.jobs.iter().any(Job::may_redirect_stderr);
-        let wait = LOOKS.get(taken).filter(|_| any)?;
-        Some((taken, clock::boottime() + *wait))
+    fn plan_file_check(&mut self, made: usize) {
+        self.jobs.file_checks = made;
+        let any = self.jobs.iter_mut().any(Job::has_written_nothing)
+            || made < STDERR_CHECKS && self.jobs.iter().any(Job::may_redirect_stderr);
+        let wait = CHECKS.get(made).filter(|_| any);
+        let at = wait.map(|wait| clock::boottime() + *wait);
+        self.timers.set_to(Timer::OutputFiles, at);
     }
+}
 
+impl Job {
     /// Whether it runs and has used neither its own terminal nor a file that we know of.
-    fn is_silent(&mut self, index: usize) -> bool {
-        let job = &mut self.jobs[index];
+    fn has_written_nothing(&mut self) -> bool {
         let wrote = |live: &mut crate::store::LiveJob| live.transcript().facts().bytes_total > 0;
-        !job.ended
-            && job.redirected_to.is_none()
-            && job.output.is_some()
-            && job.live.as_mut().is_some_and(|live| !wrote(live))
+        !self.ended
+            && self.redirected[0].is_none()
+            && self.output.is_some()
+            && self.live.as_mut().is_some_and(|live| !wrote(live))
     }
 
     /// For each stream that is wanted the one file that the processes of a job have there, if no program
     /// of it has another place there where somebody would look.
-    fn only_files(&self, index: usize, mut wanted: [bool; 2]) -> [Option<String>; 2] {
+    fn only_files(&self, mut wanted: [bool; 2]) -> [Option<String>; 2] {
         const NONE: [Option<String>; 2] = [None, None];
-        let job = &self.jobs[index];
-        let Some(own) = &job.output else { return NONE };
-        let shell = proc::cmdline(job.pid);
-        let mut tree = vec![job.pid];
+        let Some(own) = &self.output else { return NONE };
+        let shell = proc::cmdline(self.pid);
+        let mut tree = vec![self.pid];
         let mut next = 0;
         let mut found = NONE;
         while let Some(&pid) = tree.get(next).filter(|_| wanted.contains(&true)) {
@@ -92,7 +86,7 @@ impl Supervisor {
             {
                 let file = &mut found[at];
                 if fds::is_regular_of(pid, fd) {
-                    let path = super::jobs::target(pid, fd);
+                    let path = target(pid, fd);
                     wanted[at] = path.is_some() && (file.is_none() || *file == path);
                     *file = path;
                 } else if own.find(&[fds::object_of(pid, fd)]).is_some() {
@@ -103,23 +97,37 @@ impl Supervisor {
         let [stdout, stderr] = found;
         [stdout.filter(|_| wanted[0]), stderr.filter(|_| wanted[1])]
     }
-}
 
-impl Job {
     /// Whether its stderr was its own when it registered, and may be a file by now.
     fn may_redirect_stderr(&self) -> bool {
-        !self.ended && self.redirected_stderr.is_none() && self.output.is_some()
+        !self.ended && self.redirected[1].is_none() && self.output.is_some()
     }
 
     fn note_redirections(&mut self, stdout: Option<String>, stderr: Option<String>) {
         let Some(live) = &mut self.live else { return };
         if let Some(path) = stdout {
             live.set_redirected(&path);
-            self.redirected_to = Some(path);
+            self.redirected[0] = Some(path);
         }
-        if let Some(path) = stderr.filter(|path| Some(path) != self.redirected_to.as_ref()) {
+        if let Some(path) = stderr.filter(|path| Some(path) != self.redirected[0].as_ref()) {
             live.set_redirected_stderr(&path);
-            self.redirected_stderr = Some(path);
+            self.redirected[1] = Some(path);
         }
     }
+}
+
+/// Where a descriptor of a process leads, when that is a file with a name.
+fn target(pid: i32, fd: i32) -> Option<String> {
+    let path = proc::link(pid, &format!("fd/{fd}"))?;
+    path.is_absolute()
+        .then(|| path.to_string_lossy().into_owned())
+}
+
+/// Where stdout and stderr of a process lead, as far as they are not ours to read. One place is named
+/// once.
+pub(in crate::supervisor) fn redirections(pid: i32, ours: [bool; 2]) -> [Option<String>; 2] {
+    let of = |fd: i32, ours: bool| (!ours).then(|| target(pid, fd)).flatten();
+    let stdout = of(1, ours[0]);
+    let stderr = of(2, ours[1]).filter(|path| Some(path) != stdout.as_ref());
+    [stdout, stderr]
 }

@@ -22,7 +22,9 @@
 
 use std::os::fd::OwnedFd;
 
-use super::{Phase, Supervisor};
+use super::{Call, Front};
+use crate::supervisor::setup::Setup;
+use crate::supervisor::state::Phase;
 use crate::sys::{proc, signal};
 use crate::wire::ToFront;
 
@@ -37,36 +39,42 @@ fn is_stopped(pid: i32) -> bool {
     proc::state(pid) == Some(b'T')
 }
 
-impl Supervisor {
-    pub(super) fn shell_stopped(&mut self, signal: i32) {
+impl Call {
+    /// The shell was stopped by a signal, or goes on.
+    pub(in crate::supervisor) fn shell_changed(&mut self, stopped: Option<i32>, setup: &Setup) {
+        match stopped {
+            Some(signal) => self.shell_stopped(signal, setup),
+            None => self.front.continue_with_shell(),
+        }
+    }
+
+    fn shell_stopped(&mut self, signal: i32, setup: &Setup) {
         // A key stops both, in a group that they share. The front has that signal before the shell has
         // stopped, so it hears of this only if it was not meant, or when all is over.
-        let may_be_key = self.shares_group && signal != libc::SIGSTOP;
-        if !self.is_anchored && !may_be_key {
-            self.stop_front(signal);
+        let may_be_key = setup.shares_group && signal != libc::SIGSTOP;
+        if !setup.is_anchored && !may_be_key {
+            self.stop_front(signal, setup);
             return;
         }
-        let (heard, by_us) = (self.continues, self.is_anchored);
-        if let Some(front) = self.hold_front() {
-            front.by_us |= by_us;
-            if let Some(link) = &mut self.link {
-                link.tell(&ToFront::Stopped { signal, heard });
-            }
+        let heard = self.front.continues;
+        if let Some(front) = self.hold_front(setup) {
+            front.by_us |= setup.is_anchored;
+            self.front.send(&ToFront::Stopped { signal, heard });
         }
     }
 
     /// Stops the front as the shell was stopped, if it still is.
-    pub(super) fn stop_front(&mut self, signal: i32) {
-        let (shell, front) = (self.shell.pid, self.front);
+    pub(super) fn stop_front(&mut self, signal: i32, setup: &Setup) {
+        let (shell, front) = (self.shell.pid, self.front.pid);
         let goes_on = proc::state(shell).is_some() && !is_stopped(shell);
         // Elsewhere the front's group may be one in which nothing but STOP stops anybody.
-        let signal = if self.shares_group {
+        let signal = if setup.shares_group {
             signal
         } else {
             libc::SIGSTOP
         };
         if !goes_on
-            && let Some(held) = self.hold_front()
+            && let Some(held) = self.hold_front(setup)
             && !is_stopped(front)
         {
             held.by_us = true;
@@ -75,45 +83,47 @@ impl Supervisor {
     }
 
     /// A handle on the front. `None`: it is not to be stopped.
-    fn hold_front(&mut self) -> Option<&mut StoppedFront> {
-        let has_shell = self.phase == Phase::Foreground && self.run.is_none();
-        let link = self.link.as_ref().filter(|_| has_shell)?;
-        if self.stopped_front.is_none() {
-            let handle = proc::pidfd_open(self.front).ok()?;
+    fn hold_front(&mut self, setup: &Setup) -> Option<&mut StoppedFront> {
+        let has_shell = self.phase == Phase::Foreground && !setup.is_run();
+        let link = self.front.link().filter(|_| has_shell)?;
+        if self.front.stopped.is_none() {
+            let handle = proc::pidfd_open(self.front.pid).ok()?;
             if link.is_gone() {
                 // Looked at after the handle was opened: that may be on a later process of this pid.
                 return None;
             }
             let by_us = false;
-            self.stopped_front = Some(StoppedFront { handle, by_us });
+            self.front.stopped = Some(StoppedFront { handle, by_us });
         }
-        self.stopped_front.as_mut()
+        self.front.stopped.as_mut()
     }
 
-    /// The shell goes on.
-    pub(super) fn continue_front(&mut self) {
-        if self.stopped_front.as_ref().is_some_and(|front| front.by_us) {
-            self.wake_front();
+    /// The front was continued.
+    pub(super) fn continue_shell(&mut self, setup: &Setup) {
+        self.front.continues = self.front.continues.wrapping_add(1);
+        if !setup.shares_group {
+            self.signal_group(libc::SIGCONT, setup);
+        } else if self.shell.is_running() && is_stopped(self.shell.pid) {
+            // Whoever continued the whole group has continued it, too; a second time would be seen.
+            signal::signal_child(self.shell.pid, libc::SIGCONT);
         }
-        self.stopped_front = None;
+    }
+}
+
+impl Front {
+    /// The shell goes on.
+    fn continue_with_shell(&mut self) {
+        if self.stopped.as_ref().is_some_and(|front| front.by_us) {
+            self.wake();
+        }
+        self.stopped = None;
     }
 
     /// The shell has ended, or become a job: if the front was stopped with it, whoever did so has nobody
     /// to continue.
-    pub(super) fn wake_front(&mut self) {
-        if let Some(front) = self.stopped_front.take() {
+    pub(in crate::supervisor) fn wake(&mut self) {
+        if let Some(front) = self.stopped.take() {
             drop(proc::pidfd_send_signal(&front.handle, libc::SIGCONT));
-        }
-    }
-
-    /// The front was continued.
-    pub(super) fn continue_shell(&mut self) {
-        self.continues = self.continues.wrapping_add(1);
-        if !self.shares_group {
-            self.signal_group(libc::SIGCONT);
-        } else if self.shell.status.is_none() && is_stopped(self.shell.pid) {
-            // Whoever continued the whole group has continued it, too; a second time would be seen.
-            signal::signal_child(self.shell.pid, libc::SIGCONT);
         }
     }
 }

@@ -15,7 +15,7 @@ const SAFE_CHUNK: usize = 4096;
 /// How much of the jobs' output waits for a harness that is slow to read.
 const MOST_OFFERED: usize = 1024 * 1024;
 /// One that has read nothing for so long is not waited for by a job.
-pub(super) const STALLED: Duration = Duration::from_secs(1);
+pub(in crate::supervisor) const STALLED: Duration = Duration::from_secs(1);
 /// How much of the foreground's last output is kept for a record of its death.
 const TAIL: usize = 2048;
 
@@ -32,7 +32,7 @@ enum Way {
 }
 
 /// One of the harness's output descriptors.
-pub(super) struct Sink {
+pub(in crate::supervisor) struct Sink {
     fd: OwnedFd,
     /// The harness's own open file description, to tell a job's redirection from inheritance.
     original: OwnedFd,
@@ -50,7 +50,7 @@ pub(super) struct Sink {
 }
 
 impl Sink {
-    pub(super) fn new(fd: RawFd, kind: Kind, token: u64) -> io::Result<Self> {
+    pub(in crate::supervisor) fn new(fd: RawFd, kind: Kind, token: u64) -> io::Result<Self> {
         let original = fds::duplicate(fd)?;
         let (fd, way) = match kind {
             Kind::Pipe | Kind::Terminal => match fds::reopen_nonblocking(fd) {
@@ -215,7 +215,7 @@ impl Sink {
 }
 
 /// A pipe that the shell and whatever it starts write to.
-pub(super) struct Feed {
+pub(in crate::supervisor) struct Feed {
     fd: OwnedFd,
     /// The sink it is for, as long as the call lasts.
     pub(super) sink: usize,
@@ -230,7 +230,7 @@ pub(super) struct Feed {
 
 impl Feed {
     /// The feed and the end for the shell.
-    pub(super) fn new(sink: usize, token: u64) -> io::Result<(Self, OwnedFd)> {
+    pub(in crate::supervisor) fn new(sink: usize, token: u64) -> io::Result<(Self, OwnedFd)> {
         let (fd, end) = fds::pipe()?;
         fds::set_nonblocking(fd.as_fd())?;
         let object = fds::object(fd.as_raw_fd()).ok_or_else(io::Error::last_os_error)?;
@@ -286,14 +286,14 @@ impl Feed {
 /// What output is read into: a page, until something longer comes. Most commands say little, and memory
 /// that was never touched costs nothing.
 #[derive(Default)]
-pub(super) struct Buffer(Vec<u8>);
+pub(in crate::supervisor) struct Buffer(Vec<u8>);
 
 impl Buffer {
     const SMALL: usize = 4 * 1024;
     const LARGE: usize = 64 * 1024;
 
     /// Reads once from `fd`, and gives how much; the bytes stand at the beginning.
-    pub(super) fn fill(&mut self, fd: impl AsFd) -> io::Result<usize> {
+    pub(in crate::supervisor) fn fill(&mut self, fd: impl AsFd) -> io::Result<usize> {
         if self.0.is_empty() {
             self.0.resize(Self::SMALL, 0);
         }
@@ -304,7 +304,7 @@ impl Buffer {
         Ok(count)
     }
 
-    pub(super) fn bytes(&self, count: usize) -> &[u8] {
+    pub(in crate::supervisor) fn bytes(&self, count: usize) -> &[u8] {
         &self.0[..count]
     }
 }

@@ -1,15 +1,18 @@
-//! `agent-sh run`: a command that is a job from its first breath. The supervisor starts it itself, on
-//! its own pseudo-terminal, behind a gate that opens once the job is published.
+//! `agent-sh run`: a command that is a job from its start. The supervisor starts it itself, on its own
+//! pseudo-terminal, behind a gate that opens once the job is published.
 
 use std::ffi::OsString;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 
-use super::control::Inbox;
-use super::jobs::{Mirror, Output};
-use super::ledger::Start;
-use super::{Phase, Supervisor};
-use crate::job::How;
+use super::channel::{Output, STDOUT, open_channel, open_interactive};
+use super::input::Typing;
+use super::output::Mirror;
+use crate::job::{Degraded, How};
+use crate::supervisor::Supervisor;
+use crate::supervisor::publisher::Start;
+use crate::supervisor::start::child_restore;
+use crate::supervisor::timers::Timer;
 use crate::sys::fds::Kind;
 use crate::sys::process::{self, Forked, Image};
 use crate::sys::{clock, fds, pty, session};
@@ -19,14 +22,62 @@ use crate::wire::{self, FrontLink, RunJob, ToFront, Work};
 const SHELL: &str = "/bin/sh";
 
 /// A child that waits for its id before it becomes the program.
-pub(super) struct Waiting {
-    pub(super) pid: i32,
+struct Waiting {
+    pid: i32,
     gate: OwnedFd,
     errors: OwnedFd,
 }
 
+/// A job that is forked and not published.
+pub(in crate::supervisor) struct PreparedRun {
+    waiting: Waiting,
+    output: Output,
+    tty: bool,
+}
+
+impl PreparedRun {
+    /// Opens a terminal and forks the child.
+    pub(in crate::supervisor) fn fork(
+        work: &Work,
+        run: &RunJob,
+        marker: &[Vec<u8>],
+        degraded: &mut Vec<Degraded>,
+    ) -> std::io::Result<Self> {
+        drop(session::child_new_session());
+        let opened = if run.interactive {
+            open_interactive()?
+        } else {
+            open_channel(work.settings.capture, degraded)
+                .ok_or_else(std::io::Error::last_os_error)?
+        };
+        let (output, tty) = (Output::new(opened.channel, None), opened.tty);
+        if let Some(size) = run.size {
+            drop(pty::set_size(&output.main.leader, size.rows, size.columns));
+        }
+        let follower = output
+            .follower()
+            .ok_or_else(std::io::Error::last_os_error)?;
+        let waiting = fork_program(work, run, follower, tty, marker)?;
+        Ok(Self {
+            waiting,
+            output,
+            tty,
+        })
+    }
+
+    pub(in crate::supervisor) fn pid(&self) -> i32 {
+        self.waiting.pid
+    }
+
+    pub(in crate::supervisor) fn descriptors(&self) -> impl Iterator<Item = i32> {
+        let gate = self.waiting.gate.as_raw_fd();
+        let errors = self.waiting.errors.as_raw_fd();
+        [gate, errors].into_iter().chain(self.output.descriptors())
+    }
+}
+
 /// Forks the child. It owns `follower` as its output (and input, if interactive).
-pub(super) fn fork_program(
+fn fork_program(
     work: &Work,
     run: &RunJob,
     follower: &OwnedFd,
@@ -88,7 +139,7 @@ fn become_program(
     let id = String::from_utf8_lossy(&id[..length]);
     let mut extra = wire::job_environment(&id, tty && !run.interactive);
     extra.extend(marker.iter().cloned());
-    super::start::child_restore(work);
+    child_restore(work);
     let error = Image::new(&work.shell, &work.argv, &extra).child_exec();
     if error.raw_os_error() != Some(libc::ENOEXEC) {
         return error;
@@ -111,10 +162,6 @@ fn code_of(errno: i32) -> u8 {
 }
 
 impl Waiting {
-    pub(super) fn descriptors(&self) -> [i32; 2] {
-        [self.gate.as_raw_fd(), self.errors.as_raw_fd()]
-    }
-
     /// Opens the gate and waits for the exec.
     fn release(&self, id: &str) -> std::io::Result<()> {
         nix::unistd::write(&self.gate, id.as_bytes())?;
@@ -127,58 +174,33 @@ impl Waiting {
 }
 
 impl Supervisor {
-    /// Publishes the job, lets it go, and tells the front.
-    pub(super) fn begin_run(
+    /// Publishes the job, lets it go, and tells the front. Gives whether the front has its answer: it
+    /// stays only for `--wait`.
+    pub(in crate::supervisor) fn begin_run(
         &mut self,
-        waiting: &Waiting,
-        output: Output,
-        tty: bool,
+        prepared: PreparedRun,
         run: &RunJob,
         link: &mut FrontLink,
-    ) {
-        let text = self.command.clone();
-        let start = Start {
-            how: How::Run,
-            pid: waiting.pid,
-            text: &text,
+    ) -> bool {
+        let PreparedRun {
+            waiting,
+            output,
             tty,
-            redirected_to: None,
-            redirected_stderr: None,
-            transcript: None,
-            degraded: Vec::new(),
-            run: Some(run),
-            was: None,
-        };
-        let Some(live) = self.ledger.publish(&start) else {
-            let why = self.ledger.refusal().unwrap_or("nothing can be stored");
+        } = prepared;
+        let Some(id) = self.publish_run(waiting.pid, output, tty, run) else {
+            let why = self.publisher.refusal().unwrap_or("nothing can be stored");
             link.tell(&ToFront::Say(format!("agent-sh: {why}\n").into_bytes()));
             link.tell(&ToFront::Done(125 << 8));
-            // The gate closes unopened when the caller drops it, and the child goes.
-            self.phase = Phase::Released;
-            return;
-        };
-        let id = live.id().to_string();
-        let mirror = (run.wait && !self.sinks.is_empty()).then_some(Mirror::Sink(0));
-        self.add_started(waiting.pid, text, live, output, mirror);
-        if let Some(job) = self.jobs.last_mut() {
-            let now = clock::boottime();
-            job.deadline = run.timeout.map(|timeout| now + timeout);
-            job.idle = run.idle_timeout.map(|after| (now + after, after));
-            job.inbox = run.interactive.then(Inbox::default);
-        }
-        let pid = waiting.pid;
-        let text = if run.json {
-            format!("{}\n", serde_json::json!({ "id": id, "pid": pid }))
-        } else {
-            format!("{id}\n")
+            // The gate closes unopened, and the child goes.
+            return true;
         };
         // A failed exec shows as the child's exit code, 126 or 127, which the record will hold.
         let mut code = 0;
         match waiting.release(&id) {
             Ok(()) if run.wait => {}
-            Ok(()) => link.tell(&ToFront::Job(text.into_bytes())),
+            Ok(()) => link.tell(&ToFront::Job(shown_job(&id, waiting.pid, run.json))),
             Err(error) => {
-                let program = self.shell_path.display();
+                let program = self.setup.shell_path.display();
                 let cause = crate::error::cause(&error);
                 let text = format!("agent-sh: cannot start '{program}': {cause}\n");
                 link.tell(&ToFront::Say(text.into_bytes()));
@@ -187,7 +209,43 @@ impl Supervisor {
         }
         if !run.wait {
             link.tell(&ToFront::Done(i32::from(code) << 8));
-            self.phase = Phase::Released;
         }
+        !run.wait
     }
+
+    /// The id of the job; `None` when nothing can be stored.
+    fn publish_run(&mut self, pid: i32, output: Output, tty: bool, run: &RunJob) -> Option<String> {
+        let text = self.setup.command.clone();
+        let start = Start {
+            tty,
+            run: Some(run),
+            ..Start::new(How::Run, pid, &text)
+        };
+        let live = self.publisher.publish(&start)?;
+        let id = live.id().to_string();
+        let mut job = self.new_job(&start, Some(live));
+        job.output = Some(output);
+        let is_shown = run.wait && self.call.relay.sink_count() > 0;
+        job.shown.mirrors[STDOUT] = is_shown.then_some(Mirror::Sink(0));
+        job.typing = run.interactive.then(Typing::default);
+        job.limits.idle = run.idle_timeout;
+        job.limits.last_output = clock::boottime();
+        let ends = run.timeout.map(|timeout| job.limits.last_output + timeout);
+        self.timers.set_to(Timer::JobDeadline(job.index), ends);
+        let idle = run.idle_timeout.map(|after| job.limits.last_output + after);
+        self.timers.set_to(Timer::JobIdle(job.index), idle);
+        job.listen(&self.poller.epoll, true);
+        self.jobs.push(job);
+        Some(id)
+    }
+}
+
+/// What `agent-sh run` prints.
+fn shown_job(id: &str, pid: i32, json: bool) -> Vec<u8> {
+    let text = if json {
+        format!("{}\n", serde_json::json!({ "id": id, "pid": pid }))
+    } else {
+        format!("{id}\n")
+    };
+    text.into_bytes()
 }

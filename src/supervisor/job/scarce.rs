@@ -3,12 +3,12 @@
 
 use std::os::fd::AsRawFd;
 
-use super::Supervisor;
-use super::ledger::Start;
 use crate::store::LiveJob;
+use crate::supervisor::Supervisor;
+use crate::supervisor::publisher::Start;
 use crate::sys::fds;
 
-/// Kept free for what is opened for a moment: an answer, a look at `/proc`, a record.
+/// Kept free for what is opened for a moment: an answer, a read of `/proc`, a record.
 const SPARE: usize = 4;
 /// What the store takes, once.
 const STORE: usize = 3;
@@ -27,26 +27,26 @@ const FRONT: usize = 3;
 
 /// Whether there is any use in a supervisor: one job at least can be recorded, once the front's
 /// descriptors and `pipes` of the shell's are closed. `fd` is any that is open.
-pub(super) fn can_begin(most: u64, pipes: usize, fd: i32) -> bool {
+pub(in crate::supervisor) fn can_begin(most: u64, pipes: usize, fd: i32) -> bool {
     most >= PLENTY || fds::are_free(SPARE + STORE + RECORD - FRONT - pipes, fd)
 }
 
 impl Supervisor {
     /// Whether nobody has to count, whatever comes next.
-    pub(super) fn has_plenty(&self) -> bool {
+    pub(in crate::supervisor) fn has_plenty(&self) -> bool {
         let jobs = self.jobs.len() as u64;
         let needed = jobs.saturating_add(1).saturating_mul(PLENTY_FOR_A_JOB);
-        self.most_files >= needed.saturating_add(PLENTY)
+        self.setup.most_files >= needed.saturating_add(PLENTY)
     }
 
     fn has_room_for(&self, count: usize) -> bool {
         self.has_plenty() || {
-            let store = if self.ledger.store().is_none() {
+            let store = if self.publisher.store().is_none() {
                 STORE
             } else {
                 0
             };
-            fds::are_free(SPARE + store + count, self.epoll.0.as_raw_fd())
+            fds::are_free(SPARE + store + count, self.poller.epoll.0.as_raw_fd())
         }
     }
 
@@ -57,14 +57,14 @@ impl Supervisor {
 
     /// Whether there is a descriptor to watch a process by.
     pub(super) fn can_watch(&self) -> bool {
-        self.has_plenty() || fds::are_free(SPARE + 1, self.epoll.0.as_raw_fd())
+        self.has_plenty() || fds::are_free(SPARE + 1, self.poller.epoll.0.as_raw_fd())
     }
 
     /// Publishes a job whose end can be recorded; `None` when nothing can be stored.
-    pub(super) fn publish(&mut self, start: &Start<'_>) -> Option<LiveJob> {
+    pub(in crate::supervisor) fn publish(&mut self, start: &Start<'_>) -> Option<LiveJob> {
         if !self.has_room_for(RECORD) {
             return None;
         }
-        self.ledger.publish(start)
+        self.publisher.publish(start)
     }
 }
