@@ -21,17 +21,18 @@ pub(super) const ENTRIES: AddWatchFlags = AddWatchFlags::IN_CREATE
     .union(AddWatchFlags::IN_MOVED_TO)
     .union(AddWatchFlags::IN_MOVED_FROM)
     .union(AddWatchFlags::IN_DELETE);
-/// A record appears in a job's directory (it is committed by a rename), or the directory goes away.
-pub(super) const END: AddWatchFlags = AddWatchFlags::IN_MOVED_TO
-    .union(AddWatchFlags::IN_DELETE_SELF)
-    .union(AddWatchFlags::IN_MOVE_SELF);
 
 /// One place may be watched for several reasons: what is asked for is added to what was.
 const ADD: AddWatchFlags = AddWatchFlags::from_bits_retain(libc::IN_MASK_ADD);
 
 /// Places that are watched.
+///
+/// A process that has watched anything ends late: the kernel waits for a grace period of RCU when the last
+/// watches go, which takes milliseconds. So nothing is opened before something is watched, and ends of
+/// jobs are not waited for in this way.
+#[derive(Default)]
 pub(crate) struct Changes {
-    /// `None`: the kernel has no more of these for us.
+    /// `None`: nothing is watched.
     inotify: Option<Inotify>,
     places: HashMap<PathBuf, WatchDescriptor>,
     /// A place could not be watched: too many watches, or a file system without.
@@ -39,28 +40,21 @@ pub(crate) struct Changes {
 }
 
 impl Changes {
-    pub(crate) fn new() -> Self {
-        let flags = InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK;
-        Self {
-            inotify: Inotify::init(flags).ok(),
-            places: HashMap::new(),
-            is_incomplete: false,
-        }
-    }
-
     /// Of a job's transcript.
     pub(crate) fn of_transcript(job: &JobView) -> Self {
-        let mut changes = Self::new();
+        let mut changes = Self::default();
         changes.add(&output::transcript_dir(job), OUTPUT);
         changes
     }
 
     /// Watches one more place. `None`: it cannot be watched.
     pub(super) fn add(&mut self, path: &Path, what: AddWatchFlags) -> Option<WatchDescriptor> {
-        let added = self
-            .inotify
-            .as_ref()
-            .and_then(|inotify| inotify.add_watch(path, what | ADD).ok());
+        if self.inotify.is_none() {
+            let flags = InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK;
+            self.inotify = Inotify::init(flags).ok();
+        }
+        let inotify = self.inotify.as_ref();
+        let added = inotify.and_then(|inotify| inotify.add_watch(path, what | ADD).ok());
         match added {
             Some(place) => drop(self.places.insert(path.to_owned(), place)),
             None => self.is_incomplete = true,
@@ -83,7 +77,7 @@ impl Changes {
 
     /// Whether one has to look now and then instead of sleeping.
     pub(super) fn is_incomplete(&self) -> bool {
-        self.is_incomplete || self.inotify.is_none()
+        self.is_incomplete
     }
 
     /// Readable when there are some.

@@ -1,19 +1,20 @@
-//! The ends of any number of jobs, without a thread for each.
+//! The ends of any number of jobs, without a thread for each while they run.
 //!
-//! A job ends when its record appears: the supervisor commits it by a rename, which inotify reports. A
-//! supervisor that is killed commits nothing; then its pidfd is readable and the store decides what became
-//! of its jobs. Where neither can be watched (the supervisor is gone already, it runs in another pid
-//! namespace or on another machine, there are no watches left), a thread blocks on the lease, which is
-//! the truth in every case.
+//! The lease of a job is the truth, but a lock can only be waited for by blocking. So the jobs' processes
+//! and their supervisors are watched by pidfds, in one `poll`. When one of them is gone, the record is
+//! about to come, or the store has to decide what became of the job; only then a thread blocks on the
+//! lease. The same is done at once where there is no such process to be seen: in another pid namespace,
+//! on another machine, or when the supervisor is gone already.
+//!
+//! Whoever waits for one job and for nothing else blocks on its lease directly. inotify would report the
+//! record just as soon, but it makes the process that used it end late (see `changes`).
 
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, mpsc};
 
-use nix::sys::inotify::{InotifyEvent, WatchDescriptor};
-
-use super::changes::{self, Changes};
 use crate::error::{Error, Result};
+use crate::job::record::ProcIdentity;
 use crate::store::{JobView, Waited};
 use crate::sys::proc;
 
@@ -25,6 +26,8 @@ pub(super) type Ended = (usize, Result<Waited>);
 
 #[derive(Default)]
 pub(super) struct Ends {
+    /// Not watched yet.
+    added: Vec<(JobView, usize)>,
     watched: Vec<Watched>,
     /// The supervisors of those; one may have many jobs.
     supervisors: Vec<Supervisor>,
@@ -34,11 +37,11 @@ pub(super) struct Ends {
     found: Vec<Ended>,
 }
 
-/// A job that is waited for without a thread.
+/// A job whose process runs.
 struct Watched {
     job: JobView,
     number: usize,
-    place: WatchDescriptor,
+    leader: OwnedFd,
     /// Pid and start time.
     supervisor: (i32, u64),
 }
@@ -49,57 +52,64 @@ struct Supervisor {
 }
 
 impl Ends {
-    pub(super) fn add(
-        &mut self,
-        job: &JobView,
-        number: usize,
-        changes: &mut Changes,
-    ) -> Result<()> {
+    pub(super) fn add(&mut self, job: &JobView, number: usize) {
         if job.state.is_terminal() {
             let ended = Waited::Ended(Box::new(job.clone()));
             self.found.push((number, Ok(ended)));
-            return Ok(());
+        } else {
+            self.added.push((job.clone(), number));
         }
-        let place = changes.add(&job.dir, changes::END);
-        let (Some(place), Some(supervisor)) = (place, self.watch_supervisor(job)) else {
-            return self.wait_for_lease(job, number);
-        };
-        // It may have ended before it was watched.
-        match look(job) {
-            Some(ended) => self.found.push((number, ended)),
-            None => self.watched.push(Watched {
-                job: job.clone(),
-                number,
-                place,
-                supervisor,
-            }),
-        }
-        Ok(())
     }
 
-    /// A handle on the supervisor of this job, if it can be seen from here.
+    /// Blocks until the only job has ended. `None`: there are others, or none.
+    pub(super) fn wait_for_the_only_one(&mut self) -> Option<Ended> {
+        let none_else = self.watched.is_empty() && self.leases.is_none() && self.found.is_empty();
+        if !none_else || self.added.len() != 1 {
+            return None;
+        }
+        let (job, number) = self.added.pop()?;
+        Some((number, job.wait(None)))
+    }
+
+    /// Begins to watch the jobs that were added since the last call.
+    pub(super) fn watch_added(&mut self) {
+        for (job, number) in std::mem::take(&mut self.added) {
+            let leader = if job.launch_known {
+                handle_on(&job.launch.proc)
+            } else {
+                None
+            };
+            let supervisor = leader.is_some().then(|| self.watch_supervisor(&job));
+            match (leader, supervisor.flatten()) {
+                (Some(leader), Some(supervisor)) => self.watched.push(Watched {
+                    job,
+                    number,
+                    leader,
+                    supervisor,
+                }),
+                _ => self.wait_for_lease(job, number),
+            }
+        }
+    }
+
     fn watch_supervisor(&mut self, job: &JobView) -> Option<(i32, u64)> {
         let identity = &job.launch.supervisor;
-        let is_here = job.launch_known
-            && identity.pidns == proc::pidns()
-            && identity.timens == proc::timens()
-            && identity.boot_id == proc::boot_id();
         let who = (identity.pid, identity.starttime);
-        if !is_here || self.supervisors.iter().any(|known| known.who == who) {
-            return is_here.then_some(who);
+        if self.supervisors.iter().all(|known| known.who != who) {
+            let handle = handle_on(identity)?;
+            self.supervisors.push(Supervisor { who, handle });
         }
-        let handle = proc::pidfd_open_checked(who.0, who.1).ok()?;
-        self.supervisors.push(Supervisor { who, handle });
         Some(who)
     }
 
-    fn wait_for_lease(&mut self, job: &JobView, number: usize) -> Result<()> {
-        if self.leases.is_none() {
-            self.leases = Some(Leases::new()?);
-        }
-        match &self.leases {
-            Some(leases) => leases.wait(job, number),
-            None => Ok(()),
+    fn wait_for_lease(&mut self, job: JobView, number: usize) {
+        let leases = match self.leases.take() {
+            Some(leases) => Ok(leases),
+            None => Leases::new(),
+        };
+        match leases.and_then(|leases| leases.wait(job, number).map(|()| leases)) {
+            Ok(leases) => self.leases = Some(leases),
+            Err(error) => self.found.push((number, Err(error))),
         }
     }
 
@@ -110,64 +120,47 @@ impl Ends {
 
     /// Readable when a job may have ended.
     pub(super) fn fds(&self) -> Vec<BorrowedFd<'_>> {
+        let leaders = self.watched.iter().map(|watched| watched.leader.as_fd());
         let supervisors = self.supervisors.iter();
         let leases = self.leases.iter().map(|leases| leases.woken.as_fd());
-        supervisors
-            .map(|supervisor| supervisor.handle.as_fd())
+        leaders
+            .chain(supervisors.map(|supervisor| supervisor.handle.as_fd()))
             .chain(leases)
             .collect()
     }
 
     /// The ends since the last call. `ready` says which of `fds` are readable.
-    pub(super) fn take(&mut self, events: &[InotifyEvent], ready: &[bool]) -> Vec<Ended> {
-        let overflowed = changes::overflowed(events);
-        let mut gone = Vec::new();
-        let mut at = 0;
-        self.supervisors.retain(|supervisor| {
-            let is_gone = ready.get(at).copied().unwrap_or(false);
-            at += 1;
-            gone.extend(is_gone.then_some(supervisor.who));
-            !is_gone
-        });
-        let watched = std::mem::take(&mut self.watched);
-        for one in watched {
-            let is_alone = gone.contains(&one.supervisor);
-            let may_have_ended =
-                is_alone || overflowed || changes::reports(events, one.place, changes::END);
-            match may_have_ended.then(|| look(&one.job)).flatten() {
-                Some(ended) => self.found.push((one.number, ended)),
-                // It lives on without its supervisor, or another process has taken over its lease.
-                None if is_alone => {
-                    if let Err(error) = self.wait_for_lease(&one.job, one.number) {
-                        self.found.push((one.number, Err(error)));
-                    }
-                }
-                None => self.watched.push(one),
-            }
-        }
-        if let Some(leases) = self
-            .leases
-            .as_mut()
-            .filter(|_| ready.get(at) == Some(&true))
-        {
+    pub(super) fn take(&mut self, ready: &[bool]) -> Vec<Ended> {
+        let (leaders, ready) = ready.split_at(self.watched.len());
+        let (supervisors, leases) = ready.split_at(self.supervisors.len());
+        if let Some(leases) = self.leases.as_mut().filter(|_| leases.contains(&true)) {
             self.found.extend(leases.take());
+        }
+        let mut is_gone = supervisors.iter();
+        let gone: Vec<Supervisor> = self
+            .supervisors
+            .extract_if(.., |_| is_gone.next() == Some(&true))
+            .collect();
+        let is_gone = |who| gone.iter().any(|supervisor| supervisor.who == who);
+        let watched = std::mem::take(&mut self.watched);
+        for (watched, &has_ended) in watched.into_iter().zip(leaders) {
+            if has_ended || is_gone(watched.supervisor) {
+                self.wait_for_lease(watched.job, watched.number);
+            } else {
+                self.watched.push(watched);
+            }
         }
         std::mem::take(&mut self.found)
     }
 }
 
-/// Asks the store. `None`: the job has not ended.
-fn look(job: &JobView) -> Option<Result<Waited>> {
-    match job.reload() {
-        Ok(Some(now)) if now.state.is_terminal() => Some(Ok(Waited::Ended(Box::new(now)))),
-        Ok(Some(_)) => None,
-        Ok(None) => Some(Ok(Waited::Gone)),
-        // It was removed while we looked.
-        Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-            Some(Ok(Waited::Gone))
-        }
-        Err(error) => Some(Err(error)),
-    }
+/// A handle on a process, if it runs and can be seen from here.
+fn handle_on(who: &ProcIdentity) -> Option<OwnedFd> {
+    let is_here = who.pidns == proc::pidns()
+        && who.timens == proc::timens()
+        && who.boot_id == proc::boot_id();
+    let handle = is_here.then(|| proc::pidfd_open_checked(who.pid, who.starttime));
+    handle?.ok()
 }
 
 /// Threads that each block on the lease of a job.
@@ -190,9 +183,8 @@ impl Leases {
         })
     }
 
-    fn wait(&self, job: &JobView, number: usize) -> Result<()> {
+    fn wait(&self, job: JobView, number: usize) -> Result<()> {
         let (sender, waker) = (self.sender.clone(), Arc::clone(&self.waker));
-        let job = job.clone();
         let wait = move || {
             // Whoever waited may have left.
             if sender.send((number, job.wait(None))).is_ok() {

@@ -55,7 +55,7 @@ impl<'a> SessionJobs<'a> {
             new.extend(store.new_jobs(self.session, known)?);
         }
         for job in new.iter().filter(|job| !job.state.is_terminal()) {
-            self.sleeper.watch_end(job, self.jobs.len())?;
+            self.sleeper.watch_end(job, self.jobs.len());
             self.jobs.push(job.clone());
             self.running += 1;
         }

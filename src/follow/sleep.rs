@@ -1,5 +1,5 @@
-//! Sleeping until something happens to jobs: they write, they end, others appear. In one thread, in one
-//! `poll`, together with whatever else the caller waits for.
+//! Sleeping until something happens to jobs: they write, they end, others appear. In one `poll`, together
+//! with whatever else the caller waits for.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -46,7 +46,7 @@ struct Place {
 impl Sleeper {
     pub(crate) fn new() -> Self {
         Self {
-            changes: Changes::new(),
+            changes: Changes::default(),
             places: Vec::new(),
             ends: Ends::default(),
             scanned: Instant::now(),
@@ -85,8 +85,8 @@ impl Sleeper {
     }
 
     /// Wakes up when the job has ended; at once if it has already.
-    pub(crate) fn watch_end(&mut self, job: &JobView, number: usize) -> Result<()> {
-        self.ends.add(job, number, &mut self.changes)
+    pub(crate) fn watch_end(&mut self, job: &JobView, number: usize) {
+        self.ends.add(job, number);
     }
 
     /// Blocks until something happened, or the time is over: then there is nothing in the list.
@@ -100,6 +100,14 @@ impl Sleeper {
         others: &[PollFd<'_>],
         until: Option<Instant>,
     ) -> (Vec<Event>, Vec<bool>) {
+        if others.is_empty()
+            && until.is_none()
+            && self.places.is_empty()
+            && let Some((number, waited)) = self.ends.wait_for_the_only_one()
+        {
+            return (vec![Event::Ended(number, waited)], Vec::new());
+        }
+        self.ends.watch_added();
         loop {
             let rescan = self.rescan();
             let mut end = [until, rescan].into_iter().flatten().min();
@@ -110,7 +118,7 @@ impl Sleeper {
             let ends_ready = others_ready.split_off(others.len());
             let reported = self.changes.take();
             let mut events = self.changed(&reported, rescan);
-            let ended = self.ends.take(&reported, &ends_ready);
+            let ended = self.ends.take(&ends_ready);
             events.extend(
                 ended
                     .into_iter()

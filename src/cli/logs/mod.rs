@@ -52,7 +52,7 @@ pub(crate) fn logs(context: &Context, logs: &Logs) -> Result<u8> {
         shown.push(one);
     }
     if let Some(sleeper) = &mut sleeper {
-        sleeper.watch_end(&job, 0)?;
+        sleeper.watch_end(&job, 0);
         follow_until_end(sleeper, &mut shown)?;
     }
     shown.iter_mut().try_for_each(Shown::finish)?;

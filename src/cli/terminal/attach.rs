@@ -113,7 +113,7 @@ pub(crate) fn sit(job: &JobView) -> Result<Left> {
     // Watch first, read afterwards: what is written in between wakes us.
     let mut sleeper = Sleeper::new();
     sleeper.watch_output(&output::transcript_dir(job), 0);
-    sleeper.watch_end(job, 0)?;
+    sleeper.watch_end(job, 0);
     let live = Live::of(job, answer.size)?;
     let terminal = Terminal::take(UNDO.as_bytes())?;
     let mut seat = Seat {

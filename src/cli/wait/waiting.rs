@@ -66,7 +66,7 @@ impl Waiting {
         waiting.check_all(wait.any)?;
         for (place, job) in waiting.jobs.iter().enumerate() {
             if !job.state.is_terminal() && !waiting.is_decided(place) {
-                waiting.sleeper.watch_end(job, place)?;
+                waiting.sleeper.watch_end(job, place);
             }
         }
         Ok(waiting)

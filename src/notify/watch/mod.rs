@@ -72,9 +72,7 @@ fn run_from(store: &Store, job: &JobView, subs: &[Subscription], from: Option<Po
     }
     let mut sleeper = Sleeper::new();
     lines.watch(&mut sleeper, 0);
-    if sleeper.watch_end(job, 0).is_err() {
-        return;
-    }
+    sleeper.watch_end(job, 0);
     let mut total = 0;
     loop {
         let read = lines.read_on(|seen| {
