@@ -1,7 +1,6 @@
 //! What every verb and every hook of a harness may ask: the settings, the caller's session, the jobs.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::config::{self, ConfigFile};
@@ -119,17 +118,7 @@ impl Context {
         Store::open_writable(&self.settings, |name| self.env(name))
     }
 
-    /// Where directories of jobs appear.
-    pub(crate) fn job_dirs(&self) -> Vec<PathBuf> {
-        let stores = self.stores();
-        stores.iter().map(Store::jobs_path).collect()
-    }
-
-    /// The jobs of the caller's session that have not ended; of all sessions if there is none.
-    pub(crate) fn running(&self) -> Result<Vec<JobView>> {
-        self.running_in(self.session().as_deref())
-    }
-
+    /// The jobs of a session that have not ended; of all sessions if none is given.
     pub(crate) fn running_in(&self, session: Option<&str>) -> Result<Vec<JobView>> {
         let mut jobs = store::running_jobs(&self.stores())?;
         jobs.retain(|job| session.is_none() || job.launch.facts.session.as_deref() == session);

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::context::Context;
 use crate::error::{Error, Result};
-use crate::follow::sleep::{Lookout, Woken};
+use crate::follow::lists::{ListSleeper, Woken};
 use crate::message;
 use crate::store::{Store, Timeline};
 use crate::text;
@@ -89,11 +89,12 @@ fn follow(
     mut reader: Reader<'_>,
     mut warned: bool,
 ) -> Result<()> {
-    let mut lookout = Lookout::new(&[]);
+    let mut sleeper = ListSleeper::new(&[]);
     loop {
-        attend(&mut lookout, &stores, &timeline);
+        attend(&mut sleeper, &stores, &timeline);
         // Between the last look and the watch something may have come: look once more before sleeping.
-        if !step(&mut reader, &mut timeline, &stores)? && lookout.sleep(RESCAN) == Woken::Alone {
+        if !step(&mut reader, &mut timeline, &stores)? && sleeper.sleep(RESCAN) == Woken::ReaderGone
+        {
             return Ok(());
         }
         if stores.is_empty() {
@@ -121,13 +122,13 @@ fn step(reader: &mut Reader<'_>, timeline: &mut Timeline, stores: &[Store]) -> R
 }
 
 /// Watches the list of jobs, and each that has not ended.
-fn attend(lookout: &mut Lookout, stores: &[Store], timeline: &Timeline) {
+fn attend(sleeper: &mut ListSleeper, stores: &[Store], timeline: &Timeline) {
     let mut wanted: HashSet<PathBuf> = HashSet::new();
     for store in stores {
         wanted.insert(store.jobs_path());
         wanted.extend(timeline.open_jobs().map(|id| store.job_path(id)));
     }
-    lookout.watch_only(&wanted);
+    sleeper.watch_only(&wanted);
 }
 
 fn no_event(event: &str) -> Error {

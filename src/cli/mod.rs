@@ -168,7 +168,6 @@ fn dispatch(verb: Verb, hooks: Hooks) -> Result<u8> {
         Verb::Show(show) => show::show(&context, &show),
         Verb::Logs(logs) => logs::logs(&context, &logs),
         Verb::Notify(notify) => notify::notify(&context, &notify),
-        Verb::Wait(wait) if wait::notify::is_meant(&wait) => wait::notify::wait(&context, &wait),
         Verb::Wait(wait) => wait::wait(&context, &wait),
         Verb::Kill(kill) => kill::kill(&context, &kill),
         Verb::Restart(restart) => restart::restart(&context, &restart),

@@ -10,7 +10,7 @@ use crate::cli::format::{Row, table};
 use crate::cli::row_of;
 use crate::context::Context;
 use crate::error::Result;
-use crate::follow::sleep::{Lookout, Woken};
+use crate::follow::lists::{ListSleeper, Woken};
 use crate::job::State;
 use crate::message::{self, Palette};
 use crate::store::Summary;
@@ -164,11 +164,11 @@ fn watch(context: &Context, ps: &Ps, session: Option<&str>) -> Result<u8> {
         libc::SIGTSTP,
         libc::SIGWINCH,
     ];
-    let mut lookout = Lookout::new(if on_terminal { &signals } else { &[] });
+    let mut sleeper = ListSleeper::new(if on_terminal { &signals } else { &[] });
     if on_terminal {
         message::out(ENTER)?;
     }
-    let result = refresh(context, ps, session, &mut lookout, on_terminal);
+    let result = refresh(context, ps, session, &mut sleeper, on_terminal);
     if on_terminal {
         message::out(LEAVE)?;
     }
@@ -187,7 +187,7 @@ fn refresh(
     context: &Context,
     ps: &Ps,
     session: Option<&str>,
-    lookout: &mut Lookout,
+    sleeper: &mut ListSleeper,
     on_terminal: bool,
 ) -> Result<Option<i32>> {
     let mut before = None;
@@ -199,7 +199,7 @@ fn refresh(
             wanted.insert(store.jobs_path());
             wanted.extend(running.iter().map(|job| store.job_path(&job.id)));
         }
-        lookout.watch_only(&wanted);
+        sleeper.watch_only(&wanted);
         // What happened between the look and the watch shows a tick later.
         if on_terminal {
             message::out(&frame(context, ps, session, &jobs))?;
@@ -210,8 +210,8 @@ fn refresh(
                 before = Some(now);
             }
         }
-        match lookout.sleep(TICK) {
-            Woken::Alone => return Ok(None),
+        match sleeper.sleep(TICK) {
+            Woken::ReaderGone => return Ok(None),
             Woken::Signal(libc::SIGTSTP) => {
                 message::out(LEAVE)?;
                 signal::stop_self();

@@ -1,9 +1,11 @@
 //! Where a job's output is to be read: its transcript, and the files that its streams were sent to.
 
+use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::SystemTime;
 
 use crate::error::{Error, Result};
@@ -32,8 +34,71 @@ pub(crate) struct Source {
 
 enum From {
     Transcript(TranscriptReader),
-    /// With the position, to notice when it was cut.
+    /// With the position, to notice when it was truncated.
     File(File, u64),
+}
+
+/// What comes next from a source.
+pub(crate) enum Piece<'a> {
+    Bytes(&'a [u8]),
+    /// So many bytes are not kept.
+    Gap(u64),
+    /// The file was truncated, and goes on at its beginning.
+    Truncated,
+}
+
+/// How far a job's output was read, by offsets in the places that it may go to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Position {
+    stdout: u64,
+    stderr: u64,
+    transcript: u64,
+}
+
+impl Position {
+    /// All that is there now.
+    pub(crate) fn end_of(job: &JobView) -> Result<Self> {
+        let mut position = Self::default();
+        for mut source in sources(job)?.0 {
+            source.skip_to_last(0)?;
+            *position.of(&source) = source.offset();
+        }
+        Ok(position)
+    }
+
+    pub(super) fn of(&mut self, source: &Source) -> &mut u64 {
+        match (source.is_file(), source.is_stderr) {
+            (false, _) => &mut self.transcript,
+            (true, false) => &mut self.stdout,
+            (true, true) => &mut self.stderr,
+        }
+    }
+}
+
+/// As an argument of a process of ours.
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{},{},{}", self.stdout, self.stderr, self.transcript)
+    }
+}
+
+impl FromStr for Position {
+    type Err = ();
+
+    fn from_str(text: &str) -> std::result::Result<Self, ()> {
+        let numbers = text.split(',').map(str::parse);
+        let numbers: Vec<u64> = numbers
+            .collect::<std::result::Result<_, _>>()
+            .map_err(drop)?;
+        let [stdout, stderr, transcript] = numbers[..] else {
+            return Err(());
+        };
+        Ok(Self {
+            stdout,
+            stderr,
+            transcript,
+        })
+    }
 }
 
 /// A stream that was sent elsewhere.
@@ -53,7 +118,7 @@ pub(crate) enum Redirection {
 }
 
 impl Redirected {
-    /// What a person has to be told, if the output is not to be had.
+    /// Why the output is not to be had, if it is not.
     pub(crate) fn complaint(&self, id: &JobId) -> Option<String> {
         let whose = if self.is_stderr { "its stderr " } else { "" };
         match &self.what {
@@ -130,7 +195,7 @@ pub(crate) fn sources(job: &JobView) -> Result<(Vec<Source>, Vec<Redirected>)> {
 }
 
 /// The directory in which the transcript grows.
-fn transcript_dir(job: &JobView) -> PathBuf {
+pub(crate) fn transcript_dir(job: &JobView) -> PathBuf {
     let parent = job.transcript_path().parent().map(Path::to_owned);
     parent.unwrap_or_else(|| job.dir.clone())
 }
@@ -180,18 +245,25 @@ impl Source {
         }
     }
 
-    /// Reads on, at most up to where the terminal gets another size.
-    pub(crate) fn next(&mut self, buffer: &mut [u8]) -> Result<Chunk> {
-        loop {
+    /// Reads on, at most up to where the terminal gets another size. `None`: there is nothing, for now.
+    pub(crate) fn next<'b>(&mut self, buffer: &'b mut [u8]) -> Result<Option<Piece<'b>>> {
+        let chunk = loop {
             match self.read(buffer) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(source) => return Err(Error::io("read", &self.path, source)),
-                Ok(chunk) => return Ok(chunk),
+                Ok(None) => return Ok(Some(Piece::Truncated)),
+                Ok(Some(chunk)) => break chunk,
             }
-        }
+        };
+        Ok(match chunk {
+            Chunk::Bytes(read) => Some(Piece::Bytes(&buffer[..read])),
+            Chunk::Gap(bytes) => Some(Piece::Gap(bytes)),
+            Chunk::End => None,
+        })
     }
 
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<Chunk> {
+    /// `None`: it was truncated.
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<Option<Chunk>> {
         match &mut self.from {
             From::Transcript(reader) => {
                 let offset = reader.offset();
@@ -199,22 +271,21 @@ impl Source {
                 let until = next.map_or(u64::MAX, |mark| mark.offset);
                 let most = usize::try_from(until.saturating_sub(offset)).unwrap_or(usize::MAX);
                 let most = buffer.len().min(most.max(1));
-                reader.next(&mut buffer[..most])
+                reader.next(&mut buffer[..most]).map(Some)
             }
             From::File(file, position) => {
-                let mut read = file.read(buffer)?;
+                let read = file.read(buffer)?;
                 if read == 0 && file.metadata()?.len() < *position {
-                    // It was cut and begins anew.
                     *position = 0;
                     file.seek(SeekFrom::Start(0))?;
-                    read = file.read(buffer)?;
+                    return Ok(None);
                 }
                 *position += read as u64;
-                Ok(if read > 0 {
+                Ok(Some(if read > 0 {
                     Chunk::Bytes(read)
                 } else {
                     Chunk::End
-                })
+                }))
             }
         }
     }
@@ -266,19 +337,16 @@ impl Source {
         }
     }
 
-    /// Reads what there is now: each piece goes through `take`, a gap as `None`.
+    /// Reads what there is now: each piece goes through `take`.
     pub(crate) fn read_on(
         &mut self,
         buffer: &mut [u8],
-        mut take: impl FnMut(&mut Self, Option<&[u8]>, u64) -> Result<()>,
+        mut take: impl FnMut(&mut Self, Piece<'_>) -> Result<()>,
     ) -> Result<()> {
-        loop {
-            match self.next(buffer)? {
-                Chunk::Bytes(read) => take(self, Some(&buffer[..read]), 0)?,
-                Chunk::Gap(bytes) => take(self, None, bytes)?,
-                Chunk::End => return Ok(()),
-            }
+        while let Some(piece) = self.next(buffer)? {
+            take(self, piece)?;
         }
+        Ok(())
     }
 }
 
@@ -291,8 +359,10 @@ pub(crate) fn latest_line(job: &JobView) -> Option<String> {
         let mut bytes = vec![0; ENOUGH as usize];
         let mut all = Vec::new();
         source
-            .read_on(&mut bytes, |_, piece, _| {
-                all.extend(piece.unwrap_or_default());
+            .read_on(&mut bytes, |_, piece| {
+                if let Piece::Bytes(bytes) = piece {
+                    all.extend(bytes);
+                }
                 Ok(())
             })
             .ok()?;
@@ -301,4 +371,22 @@ pub(crate) fn latest_line(job: &JobView) -> Option<String> {
         latest = latest.or_else(|| line.map(str::to_owned));
     }
     latest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_as_arguments() {
+        let position = Position {
+            stdout: 1,
+            stderr: 0,
+            transcript: u64::MAX,
+        };
+        assert_eq!(position.to_string().parse(), Ok(position));
+        for bad in ["", "1", "1,2", "1,2,3,4", "1,2,x", "-1,0,0"] {
+            assert_eq!(bad.parse::<Position>(), Err(()), "{bad}");
+        }
+    }
 }

@@ -7,7 +7,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::time::Duration;
 
-use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::sys::{proc, session};
@@ -47,23 +46,18 @@ impl Client {
         !proc::pidfd_wait(&self.handle, Some(Duration::ZERO)).unwrap_or(true)
     }
 
-    /// Blocks until it has gone.
-    pub(crate) fn wait_gone(&self) {
-        self.wait(None);
+    /// Ready when it has gone.
+    pub(crate) fn gone(&self) -> PollFd<'_> {
+        PollFd::new(self.handle.as_fd(), PollFlags::POLLIN)
     }
 
-    /// Blocks until it has gone, or nothing more will be said to it: its stdin, where that is a pipe
-    /// (a session that is fed by a program), has been closed at the other end. The client waits for
-    /// its hooks then, so they must not stay.
-    pub(crate) fn wait_unreachable(&self) {
-        self.wait(self.stdin_pipe().as_ref());
-    }
-
-    fn wait(&self, stdin: Option<&File>) {
-        let mut fds = vec![PollFd::new(self.handle.as_fd(), PollFlags::POLLIN)];
-        // No event is asked for: a hang-up is always told, and what is to be read is not ours.
-        fds.extend(stdin.map(|pipe| PollFd::new(pipe.as_fd(), PollFlags::empty())));
-        while matches!(poll(&mut fds, PollTimeout::NONE), Err(Errno::EINTR)) {}
+    /// One of these is ready when it has gone, or when nothing more will be said to it: its stdin, where
+    /// that is a pipe (a session that is fed by a program), has been closed at the other end. The client
+    /// waits for its hooks then, so they must not stay.
+    pub(crate) fn unreachable<'a>(&'a self, stdin: Option<&'a File>) -> Vec<PollFd<'a>> {
+        // No event is asked for: a hang-up is always reported, and what is to be read is not ours.
+        let stdin = stdin.map(|pipe| PollFd::new(pipe.as_fd(), PollFlags::empty()));
+        [self.gone()].into_iter().chain(stdin).collect()
     }
 
     /// Whether its stdin is a pipe that nobody can write to any more.
@@ -75,8 +69,8 @@ impl Client {
         poll(&mut fds, PollTimeout::ZERO).is_ok_and(|count| count > 0)
     }
 
-    /// A second reading end of its stdin. Nothing is ever read from it.
-    fn stdin_pipe(&self) -> Option<File> {
+    /// A second reading end of its stdin, if that is a pipe. Nothing is ever read from it.
+    pub(crate) fn stdin_pipe(&self) -> Option<File> {
         let path = format!("/proc/{}/fd/0", self.pid);
         let target = std::fs::read_link(&path).ok()?;
         if !target.to_string_lossy().starts_with("pipe:") {

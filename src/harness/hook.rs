@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::context::Context;
 use crate::error::Result;
-use crate::harness::session_jobs::{Jobs, Telling, jobs_of, program};
+use crate::harness::session_jobs::{Jobs, Report, jobs_of, program};
 use crate::job::notice;
 use crate::job::{JobId, KillCause};
 use crate::kill;
@@ -48,23 +48,23 @@ pub(super) fn tell_context(
     promise: Option<&str>,
 ) -> Result<Vec<JobId>> {
     let jobs = jobs_of(stores, session)?;
-    let telling = Telling::claim(context, &jobs.ended);
+    let report = Report::claim(context, &jobs.ended);
     let mut parts = Vec::new();
     if let Some(promise) = promise
         && !jobs.running.is_empty()
     {
         parts.push(listing(context, &jobs, promise));
     }
-    parts.extend(telling.as_ref().map(|telling| telling.text.clone()));
+    parts.extend(report.as_ref().map(|report| report.text.clone()));
     if parts.is_empty() {
         return Ok(Vec::new());
     }
     message::out_json(&json!({
         "hookSpecificOutput": { "hookEventName": event, "additionalContext": parts.join("\n\n") }
     }))?;
-    Ok(telling.map_or_else(Vec::new, |telling| {
-        let told = telling.jobs.clone();
-        telling.done();
+    Ok(report.map_or_else(Vec::new, |report| {
+        let told = report.jobs.clone();
+        report.done();
         told
     }))
 }

@@ -1,12 +1,13 @@
-//! The jobs of one session as its agent should hear of them: those that run, those whose end is news,
+//! The jobs of one session as its agent is notified of them: those that run, those whose end is news,
 //! and the wait for the next end.
 
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::poll::PollFd;
+
 use crate::context::Context;
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::follow::session::SessionJobs;
 use crate::job::JobId;
 use crate::job::notice;
 use crate::notify::agent;
@@ -14,11 +15,9 @@ use crate::store::outbox::acknowledged::{self, ToldClaim};
 use crate::store::{JobView, Store, Waited};
 use crate::text;
 
-/// How long an end waits for others, so that what ends together is told together.
+/// How long an end waits for others, so that what ends together is in one notice.
 const TOGETHER: Duration = Duration::from_millis(60);
-/// Enough for a record to be read.
-const STACK: usize = 512 * 1024;
-/// At most so many ends are told in full at once.
+/// At most so many ends are described in full at once.
 const MOST: usize = 12;
 
 /// The jobs of a session in all stores, as they are now.
@@ -35,37 +34,36 @@ impl Jobs {
 }
 
 pub(super) fn jobs_of(stores: &[Store], session: &str) -> Result<Jobs> {
-    let mut jobs = Jobs {
-        running: Vec::new(),
-        ended: Vec::new(),
-    };
+    let mut jobs = Vec::new();
     for store in stores {
-        for job in store.jobs_of(session)? {
-            if !job.state.is_terminal() {
-                jobs.running.push(job);
-            } else if is_news(&job) {
-                jobs.ended.push(job);
-            }
-        }
+        jobs.extend(store.jobs_of(session)?);
     }
-    Ok(jobs)
+    Ok(sorted(jobs))
 }
 
-/// Whether the agent should hear of this end: of what it has not seen, did not do, and was not told.
+fn sorted(jobs: Vec<JobView>) -> Jobs {
+    let (mut ended, running): (Vec<JobView>, Vec<JobView>) =
+        jobs.into_iter().partition(|job| job.state.is_terminal());
+    ended.retain(is_news);
+    Jobs { running, ended }
+}
+
+/// Whether the agent is to be notified of this end: it did not see it, did not cause it, and has not
+/// acknowledged it.
 fn is_news(job: &JobView) -> bool {
     job.record.is_some() && agent::is_no_news(job).is_none() && !acknowledged::is_told(job)
 }
 
-/// Ends that were claimed, with their text. Nobody else tells them until this is dropped.
-pub(super) struct Telling {
+/// Ends that were claimed, with their text. Nobody else reports them until this is dropped.
+pub(super) struct Report {
     claims: Vec<ToldClaim>,
     headlines: Vec<String>,
     pub(super) jobs: Vec<JobId>,
     pub(super) text: String,
 }
 
-impl Telling {
-    /// Claims what can be claimed. `None`: others have told, or are telling, all of it.
+impl Report {
+    /// Claims what can be claimed. `None`: others have reported, or are reporting, all of it.
     pub(super) fn claim(context: &Context, ended: &[JobView]) -> Option<Self> {
         let mut claims = Vec::new();
         let mut texts = Vec::new();
@@ -101,7 +99,7 @@ impl Telling {
         self.headlines.join("\n")
     }
 
-    /// The agent has it. A marker that cannot be written means that it may hear of it again.
+    /// The agent has it. A marker that cannot be written means that it may be notified again.
     pub(super) fn done(self) {
         self.claims.into_iter().for_each(|claim| drop(claim.done()));
     }
@@ -118,81 +116,24 @@ pub(super) fn program(context: &Context) -> String {
     }
 }
 
-enum Event {
-    Ended(Box<JobView>),
-    New(usize, JobId),
-    ClientGone,
-}
-
 /// Waits for ends of a session's jobs, also of those that start while it waits.
 pub(super) struct Watch<'a> {
-    stores: &'a [Store],
-    session: &'a str,
-    events: Receiver<Event>,
-    sender: Sender<Event>,
-    /// How many jobs are waited for.
-    running: usize,
-    known: Vec<JobId>,
+    jobs: SessionJobs<'a>,
+    /// One of these is ready when there is nobody left to notify.
+    client: Vec<PollFd<'a>>,
 }
 
 impl<'a> Watch<'a> {
-    /// Starts to look for new jobs, then lists those there are: none falls in between. `gone` blocks
-    /// until there is nobody left to tell.
+    /// Begins to wait, and gives the jobs that there are now. Once one of `client` is ready, there is
+    /// nobody left to notify.
     pub(super) fn start(
         stores: &'a [Store],
         session: &'a str,
-        gone: impl FnOnce() + Send + 'static,
+        client: Vec<PollFd<'a>>,
     ) -> Result<(Self, Jobs)> {
-        let (sender, events) = mpsc::channel();
-        for (place, store) in stores.iter().enumerate() {
-            // Without it, jobs that start later are found by the next hook.
-            let Ok(arrivals) = store.arrivals() else {
-                continue;
-            };
-            let sender = sender.clone();
-            spawn(move || {
-                while let Ok(ids) = arrivals.next() {
-                    for id in ids {
-                        drop(sender.send(Event::New(place, id)));
-                    }
-                }
-            })?;
-        }
-        let tell = sender.clone();
-        spawn(move || {
-            gone();
-            drop(tell.send(Event::ClientGone));
-        })?;
-        let jobs = jobs_of(stores, session)?;
-        let mut watch = Self {
-            stores,
-            session,
-            events,
-            sender,
-            running: 0,
-            known: Vec::new(),
-        };
-        for job in &jobs.running {
-            watch.follow(job)?;
-        }
-        Ok((watch, jobs))
-    }
-
-    fn follow(&mut self, job: &JobView) -> Result<()> {
-        if self.known.contains(job.id()) {
-            return Ok(());
-        }
-        self.known.push(job.id().clone());
-        self.running += 1;
-        let (sender, job) = (self.sender.clone(), job.clone());
-        spawn(move || {
-            let ended = match job.wait(None) {
-                Ok(Waited::Ended(ended)) => ended,
-                // Removed, or unreadable: nothing can be told of it.
-                _ => Box::new(job),
-            };
-            drop(sender.send(Event::Ended(ended)));
-        })
+        let mut jobs = SessionJobs::new(stores, Some(session));
+        let now = sorted(jobs.take_new()?);
+        Ok((Self { jobs, client }, now))
     }
 
     /// The ends that are news, as soon as there are some. Empty: nothing runs any more, the client has
@@ -200,55 +141,30 @@ impl<'a> Watch<'a> {
     pub(super) fn next(&mut self, deadline: Option<Instant>) -> Result<Vec<JobView>> {
         let mut ended = Vec::new();
         let mut limit = deadline;
-        while self.running > 0 || !ended.is_empty() {
-            let event = match limit {
-                None => self
-                    .events
-                    .recv()
-                    .map_err(|_| RecvTimeoutError::Disconnected),
-                Some(limit) => self
-                    .events
-                    .recv_timeout(limit.saturating_duration_since(Instant::now())),
-            };
-            match event {
-                Ok(Event::Ended(job)) => {
-                    self.running -= 1;
-                    if is_news(&job) {
-                        ended.push(*job);
-                        limit = Some(limit.map_or(Instant::now() + TOGETHER, |limit| {
-                            limit.min(Instant::now() + TOGETHER)
-                        }));
-                    }
-                }
-                Ok(Event::New(place, id)) => self.arrived(place, &id, &mut ended)?,
-                Ok(Event::ClientGone) => return Ok(Vec::new()),
-                Err(_) => break,
+        while self.jobs.running() > 0 || !ended.is_empty() {
+            let mut new = Vec::new();
+            let (over, is_client_gone) = self.jobs.sleep(&self.client, limit);
+            if is_client_gone {
+                return Ok(Vec::new());
+            }
+            for (job, waited) in over {
+                new.push(match waited {
+                    Ok(Waited::Ended(ended)) => *ended,
+                    // Removed, or unreadable: nothing can be said of it.
+                    _ => job,
+                });
+            }
+            new.extend(self.jobs.take_new()?);
+            new.retain(|job| job.state.is_terminal() && is_news(job));
+            if !new.is_empty() && ended.is_empty() {
+                let together = Instant::now() + TOGETHER;
+                limit = Some(limit.map_or(together, |limit| limit.min(together)));
+            }
+            ended.append(&mut new);
+            if limit.is_some_and(|limit| Instant::now() >= limit) {
+                break;
             }
         }
         Ok(ended)
     }
-
-    fn arrived(&mut self, place: usize, id: &JobId, ended: &mut Vec<JobView>) -> Result<()> {
-        let Some(Ok(Some(job))) = self.stores.get(place).map(|store| store.load(id)) else {
-            return Ok(());
-        };
-        if job.launch.facts.session.as_deref() != Some(self.session) || self.known.contains(id) {
-            return Ok(());
-        }
-        if job.state.is_terminal() {
-            self.known.push(id.clone());
-            if is_news(&job) {
-                ended.push(job);
-            }
-            return Ok(());
-        }
-        self.follow(&job)
-    }
-}
-
-fn spawn(work: impl FnOnce() + Send + 'static) -> Result<()> {
-    let started = thread::Builder::new().stack_size(STACK).spawn(work);
-    started
-        .map(drop)
-        .map_err(|source| Error::sys("start a thread", source))
 }

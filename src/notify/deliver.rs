@@ -30,7 +30,7 @@ pub const ONCE: &str = "--once";
 pub const TITLE: &CStr = c"agent-sh deliverer";
 
 /// Runs the helper process: the state directory, and maybe a job to follow while it runs; for all, or for
-/// one subscriber from a byte of the output on.
+/// one subscriber from a position in the output on.
 #[must_use]
 pub fn main(words: &[OsString]) -> u8 {
     session::set_title(TITLE);

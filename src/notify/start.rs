@@ -5,8 +5,9 @@ use std::path::Path;
 
 use super::deliver::ONCE;
 use super::sign::Secret;
-use super::{Sink, prepare, watch};
+use super::{Sink, prepare};
 use crate::error::{Error, Result};
+use crate::follow::output::Position;
 use crate::invocation;
 use crate::job::JobId;
 use crate::store::outbox::{Since, Subscription};
@@ -100,8 +101,11 @@ pub fn follow_running(store: &Store, sub: &Subscription) -> Result<()> {
     }
     for job in store::running_jobs(std::slice::from_ref(store))? {
         if sub.covers(job.launch.facts.session.as_deref()) {
-            let written = watch::written(&job).to_string();
-            let what = [job.id().as_str(), &sub.name, &written];
+            let Ok(position) = Position::end_of(&job) else {
+                continue;
+            };
+            let position = position.to_string();
+            let what = [job.id().as_str(), &sub.name, &position];
             process::spawn_orphan(&image(store.path(), &what));
         }
     }

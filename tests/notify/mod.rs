@@ -2,6 +2,8 @@
 
 /// Programs as sinks: that hang, fork, fail, or should not be run.
 mod hooks;
+/// What patterns are held against.
+mod matching;
 /// Events, subscribers, and notifiers that are killed at random.
 /// Ends that the next command tells.
 mod next_command;

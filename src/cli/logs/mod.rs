@@ -13,17 +13,16 @@ use crate::cli::format::sentence;
 use crate::cli::row;
 use crate::context::Context;
 use crate::error::{Error, Result};
-use crate::follow::output::{self, CHUNK, Redirected, Redirection, Source};
-use crate::follow::sleep::{Event, Watch};
+use crate::follow::lines::{AT_REST, Stream, Text};
+use crate::follow::output::{self, CHUNK, Piece, Redirected, Redirection, Source};
+use crate::follow::sleep::{Event, Sleeper};
 use crate::message;
-use crate::screen::{self, Clean, Screen};
-use crate::store::{Chunk, JobView};
+use crate::screen::{self, Screen};
+use crate::store::JobView;
 use crate::sys::clock;
 pub(crate) use args::Logs;
 use print::Printer;
 
-/// Nothing has moved for so long: what is drawn again and again may be shown, and a prompt.
-const AT_REST: Duration = Duration::from_millis(300);
 /// What never rests is shown so often.
 const RESTLESS: Duration = Duration::from_secs(3);
 /// So much before a point in time is read for what still stood on the screen then.
@@ -41,22 +40,22 @@ pub(crate) fn logs(context: &Context, logs: &Logs) -> Result<u8> {
     }
     let follow = logs.follow && !job.state.is_terminal();
     let sources = sources(&job, logs, follow)?;
-    let mut watch = if follow { Some(Watch::new()?) } else { None };
-    let mut streams = Vec::with_capacity(sources.len());
+    let mut sleeper = follow.then(Sleeper::new);
+    let mut shown = Vec::with_capacity(sources.len());
     for (number, source) in sources.into_iter().enumerate() {
         // Watch first, read afterwards: what is written in between wakes us.
-        if let Some(watch) = &mut watch {
-            watch.add_output(&source.path, number);
+        if let Some(sleeper) = &mut sleeper {
+            sleeper.watch_output(&source.path, number);
         }
-        let mut stream = Stream::new(source, logs);
-        stream.begin(&job, logs, follow)?;
-        streams.push(stream);
+        let mut one = Shown::new(source, logs);
+        one.begin(&job, logs, follow)?;
+        shown.push(one);
     }
-    if let Some(watch) = &mut watch {
-        watch.add_end(&job, 0)?;
-        follow_until_end(watch, &mut streams)?;
+    if let Some(sleeper) = &mut sleeper {
+        sleeper.watch_end(&job, 0);
+        follow_until_end(sleeper, &mut shown)?;
     }
-    streams.iter_mut().try_for_each(Stream::finish)?;
+    shown.iter_mut().try_for_each(Shown::finish)?;
     if follow && let Some(now) = job.reload()? {
         message::say(sentence(&row(&now)));
     }
@@ -116,18 +115,18 @@ fn sources(job: &JobView, logs: &Logs, follow: bool) -> Result<Vec<Source>> {
     Ok(found)
 }
 
-fn follow_until_end(watch: &mut Watch, streams: &mut [Stream]) -> Result<()> {
-    let alone = streams.len() == 1;
+fn follow_until_end(sleeper: &mut Sleeper, shown: &mut [Shown]) -> Result<()> {
+    let alone = shown.len() == 1;
     let mut moved: Option<Instant> = Some(Instant::now());
     let mut rested = Instant::now();
     loop {
-        let events = watch.next(moved.map(|last| last + AT_REST));
+        let events = sleeper.sleep(moved.map(|last| last + AT_REST));
         let mut ended = None;
         let at_rest = events.is_empty() || rested.elapsed() > RESTLESS;
         for event in events {
             match event {
                 Event::Changed(number) => {
-                    if streams[number].read_on()? {
+                    if shown[number].read_on()? {
                         moved = Some(Instant::now());
                     }
                 }
@@ -137,8 +136,8 @@ fn follow_until_end(watch: &mut Watch, streams: &mut [Stream]) -> Result<()> {
         if at_rest {
             rested = Instant::now();
         }
-        for stream in streams.iter_mut() {
-            stream.settle(at_rest, at_rest && alone)?;
+        for one in shown.iter_mut() {
+            one.settle(at_rest, at_rest && alone)?;
         }
         if at_rest {
             moved = None;
@@ -152,22 +151,18 @@ fn follow_until_end(watch: &mut Watch, streams: &mut [Stream]) -> Result<()> {
 }
 
 /// One source on its way to stdout.
-struct Stream {
-    source: Source,
+struct Shown {
+    stream: Stream,
     raw: bool,
-    clean: Clean,
     printer: Printer,
-    buffer: Vec<u8>,
 }
 
-impl Stream {
+impl Shown {
     fn new(source: Source, logs: &Logs) -> Self {
         Self {
+            stream: Stream::new(source),
             raw: logs.raw,
-            clean: source.clean(),
             printer: Printer::new(logs),
-            buffer: vec![0; CHUNK],
-            source,
         }
     }
 
@@ -196,35 +191,28 @@ impl Stream {
     /// so there is a screenful more.
     fn read_last(&mut self, lines: usize) -> Result<()> {
         let mut bytes = (lines as u64).saturating_mul(128).max(CHUNK as u64);
-        while self.source.skip_to_last(bytes)? {
-            let start = self.source.offset();
-            let enough = self.count_lines()? > lines && !self.clean.began_in_full_screen();
-            self.source.skip_to(start)?;
+        while self.stream.source.skip_to_last(bytes)? {
+            let start = self.stream.source.offset();
+            let enough = self.count_lines()? > lines && !self.stream.began_in_full_screen();
+            self.stream.source.skip_to(start)?;
             if enough {
                 break;
             }
             bytes = bytes.saturating_mul(4);
         }
-        self.clean = self.source.clean();
+        self.stream.restart();
         self.read_on()?;
         Ok(())
     }
 
     fn count_lines(&mut self) -> Result<usize> {
-        let Self {
-            source,
-            raw,
-            clean,
-            buffer,
-            ..
-        } = self;
-        *clean = source.clean();
         let mut count = 0;
-        source.read_on(buffer, |source, piece, _| {
-            match piece {
-                Some(bytes) if *raw => count += memchr::memchr_iter(b'\n', bytes).count(),
-                Some(bytes) => feed(source, clean, bytes, |_| count += 1),
-                None => clean.finish(|_| count += 1),
+        self.stream.restart();
+        self.stream.read_on(self.raw, |text| {
+            match text {
+                Text::Raw(bytes) => count += memchr::memchr_iter(b'\n', bytes).count(),
+                Text::Line(_) => count += 1,
+                Text::Gap(_) => {}
             }
             Ok(())
         })?;
@@ -233,10 +221,11 @@ impl Stream {
 
     /// Passes over what was written before. What is drawn on later counts as written then.
     fn pass_older(&mut self, job: &JobView, since: Duration) -> Result<()> {
+        let source = &mut self.stream.source;
         let cutoff = clock::wall().checked_sub(since).unwrap_or(UNIX_EPOCH);
-        if self.source.is_file() {
-            if self.source.changed_at().is_some_and(|last| last < cutoff) {
-                self.source.skip_to_last(0)?;
+        if source.is_file() {
+            if source.changed_at().is_some_and(|last| last < cutoff) {
+                source.skip_to_last(0)?;
             } else {
                 message::say("a file does not tell when what was written: all of it is shown");
             }
@@ -254,68 +243,47 @@ impl Stream {
         let first = marks.iter().find(|mark| newer(mark.at_ms));
         let offset = first.map_or(u64::MAX, |mark| mark.offset);
         if self.raw {
-            return self.source.skip_to(offset);
+            return source.skip_to(offset);
         }
         match first {
-            Some(_) => self.source.skip_to(offset.saturating_sub(BEFORE))?,
-            None => drop(self.source.skip_to_last(BEFORE)?),
+            Some(_) => source.skip_to(offset.saturating_sub(BEFORE))?,
+            None => drop(source.skip_to_last(BEFORE)?),
         }
-        loop {
-            let left = offset.saturating_sub(self.source.offset());
-            let most = usize::try_from(left).unwrap_or(CHUNK).min(CHUNK);
-            if most == 0 {
-                break;
-            }
-            match self.source.next(&mut self.buffer[..most])? {
-                Chunk::Bytes(read) => {
-                    feed(
-                        &mut self.source,
-                        &mut self.clean,
-                        &self.buffer[..read],
-                        |_| {},
-                    );
-                }
-                Chunk::Gap(_) => self.clean.finish(|_| {}),
-                Chunk::End => break,
-            }
-        }
-        self.clean.settle(true, |_| {});
-        Ok(())
+        self.stream.read_up_to(offset)
     }
 
     /// Reads what there is now; gives whether there was anything.
     fn read_on(&mut self) -> Result<bool> {
         let Self {
-            source,
+            stream,
             raw,
-            clean,
             printer,
-            buffer,
         } = self;
         let mut any = false;
-        source.read_on(buffer, |source, piece, gap| {
-            any = true;
-            match piece {
-                Some(bytes) if *raw => printer.put(bytes),
-                Some(bytes) => feed(source, clean, bytes, |line| printer.line(line)),
-                None if *raw => {}
-                None => {
-                    clean.finish(|line| printer.line(line));
-                    printer.gap(gap);
+        loop {
+            let more = stream.read(*raw, |text| {
+                match text {
+                    Text::Raw(bytes) => printer.put(bytes),
+                    Text::Line(line) => printer.line(line),
+                    Text::Gap(bytes) => printer.gap(bytes),
                 }
+                Ok(())
+            })?;
+            printer.flush()?;
+            if !more {
+                return Ok(any);
             }
-            printer.flush()
-        })?;
-        Ok(any)
+            any = true;
+        }
     }
 
     /// For a follower: shows what is complete, and at rest also what is not.
     fn settle(&mut self, at_rest: bool, unfinished: bool) -> Result<()> {
         if !self.raw {
             let printer = &mut self.printer;
-            self.clean.settle(at_rest, |line| printer.line(line));
+            self.stream.settle(at_rest, |line| printer.line(line));
             if unfinished {
-                self.printer.unfinished(&self.clean.current());
+                self.printer.unfinished(&self.stream.current());
             }
         }
         self.printer.flush()
@@ -326,18 +294,9 @@ impl Stream {
         self.read_on()?;
         let printer = &mut self.printer;
         if !self.raw {
-            self.clean.finish(|line| printer.line(line));
+            self.stream.finish(|line| printer.line(line));
         }
         self.printer.release()
-    }
-}
-
-/// One piece through the emulator, on a terminal of the size that it then had.
-fn feed(source: &mut Source, clean: &mut Clean, bytes: &[u8], line: impl FnMut(&str)) {
-    clean.push(bytes, line);
-    // A read ends where the size changes.
-    if let Some((rows, columns)) = source.new_size() {
-        clean.resize(rows, columns);
     }
 }
 
@@ -351,8 +310,10 @@ fn show_screen(job: &JobView, logs: &Logs) -> Result<u8> {
         if let Some((rows, columns)) = source.new_size() {
             screen.resize(rows, columns);
         }
-        source.read_on(&mut vec![0; CHUNK], |source, piece, _| {
-            screen.push(piece.unwrap_or_default());
+        source.read_on(&mut vec![0; CHUNK], |source, piece| {
+            if let Piece::Bytes(bytes) = piece {
+                screen.push(bytes);
+            }
             if let Some((rows, columns)) = source.new_size() {
                 screen.resize(rows, columns);
             }

@@ -4,12 +4,12 @@
 //! sit at one job, and none of them can hold it up.
 
 use std::collections::VecDeque;
-use std::io::{self, PipeReader};
+use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::{PollFd, PollFlags};
 
 use crate::cli::format::{fit, sentence};
 use crate::cli::row;
@@ -19,7 +19,8 @@ use crate::cli::terminal::raw::{self, Happened, Terminal};
 use crate::cli::wait::code;
 use crate::context::Context;
 use crate::error::{Error, Result};
-use crate::follow::sleep::{Notices, ending_of};
+use crate::follow::output;
+use crate::follow::sleep::{Event, Sleeper};
 use crate::message;
 use crate::store::JobView;
 use crate::wire::control::{Control, INPUT_LIMIT, Silence, Size, Verdict, What};
@@ -47,10 +48,8 @@ pub(crate) struct Attach {
 const DETACH: [&[u8]; 3] = [b"\x1d", b"\x1b[93;5u", b"\x1b[27;5;93~"];
 /// Keys that wait for the job to read; what is typed beyond is lost, as at any terminal.
 const MOST_TYPED: usize = 64 * 1024;
-/// A notice of the kernel can be missed: then we look anyway.
-const RESCAN_MS: u16 = 2000;
-/// The same while something is to be tried again.
-const SOON_MS: u16 = 100;
+/// How long to wait before something is tried again.
+const SOON: Duration = Duration::from_millis(100);
 
 /// How many turns behind the job's output something is left out: about 16 MiB.
 const PATIENCE: u32 = 256;
@@ -112,7 +111,9 @@ pub(crate) fn sit(job: &JobView) -> Result<Left> {
     }
     message::say(format!("attached to job {}, Ctrl-] detaches", job.id()));
     // Watch first, read afterwards: what is written in between wakes us.
-    let notices = Notices::of_transcript(job);
+    let mut sleeper = Sleeper::new();
+    sleeper.watch_output(&output::transcript_dir(job), 0);
+    sleeper.watch_end(job, 0);
     let live = Live::of(job, answer.size)?;
     let terminal = Terminal::take(UNDO.as_bytes())?;
     let mut seat = Seat {
@@ -125,14 +126,14 @@ pub(crate) fn sit(job: &JobView) -> Result<Left> {
         hint: false,
         has_typed: false,
     };
-    let left = seat.stay(&terminal, &notices);
+    let left = seat.stay(&terminal, &mut sleeper);
     raw::set_undo(&seat.undo());
     left
 }
 
 /// When to try again.
 fn soon() -> Instant {
-    Instant::now() + Duration::from_millis(u64::from(SOON_MS))
+    Instant::now() + SOON
 }
 
 struct Seat<'a> {
@@ -151,15 +152,13 @@ struct Seat<'a> {
 }
 
 impl Seat<'_> {
-    fn stay(&mut self, terminal: &Terminal, notices: &Notices) -> Result<Left> {
-        let ended = ending_of(self.job)?;
+    fn stay(&mut self, terminal: &Terminal, sleeper: &mut Sleeper) -> Result<Left> {
         self.follow_size();
         self.draw()?;
         loop {
             self.show_more()?;
             self.type_on()?;
-            let ready = self.sleep(&ended, terminal, notices)?;
-            notices.take();
+            let (ended, keys) = self.sleep(terminal, sleeper);
             match terminal.happened() {
                 Some(Happened::End(signal)) => return Ok(Left::Signal(signal)),
                 // The terminal has moved its lines itself, and the job draws what it wants anew.
@@ -170,7 +169,7 @@ impl Seat<'_> {
                 }
                 None => {}
             }
-            if ready[0] {
+            if ended {
                 self.show_more()?;
                 while self.live.is_behind() {
                     self.show_more()?;
@@ -178,40 +177,25 @@ impl Seat<'_> {
                 return self.how_it_ended();
             }
             self.hear();
-            if ready[1] && !self.read_keys()? {
+            if keys && !self.read_keys()? {
                 return Ok(Left::Detached);
             }
         }
     }
 
-    /// Blocks until there is something to do; tells of the job's end, and of keys.
-    fn sleep(
-        &self,
-        ended: &PipeReader,
-        terminal: &Terminal,
-        notices: &Notices,
-    ) -> Result<[bool; 2]> {
+    /// Blocks until there is something to do; says whether the job has ended, and whether there are keys.
+    fn sleep(&self, terminal: &Terminal, sleeper: &mut Sleeper) -> (bool, bool) {
         let stdin = io::stdin();
         let polled = |fd| PollFd::new(fd, PollFlags::POLLIN);
-        let mut polls = vec![
-            polled(ended.as_fd()),
+        let others = [
             polled(stdin.as_fd()),
             polled(self.control.answers().as_fd()),
             polled(terminal.signals().as_fd()),
         ];
-        polls.extend(notices.fd().map(polled));
-        let time = if self.live.is_behind() {
-            0
-        } else if self.stuck.is_some() || notices.are_missing() {
-            SOON_MS
-        } else {
-            RESCAN_MS
-        };
-        match poll(&mut polls, PollTimeout::from(time)) {
-            Ok(_) => Ok([0, 1].map(|at| polls[at].any().unwrap_or(true))),
-            Err(Errno::EINTR) => Ok([false; 2]),
-            Err(error) => Err(Error::sys("wait", error)),
-        }
+        let until = self.live.is_behind().then(Instant::now).or(self.stuck);
+        let (events, ready) = sleeper.sleep_with(&others, until);
+        let ended = events.iter().any(|event| matches!(event, Event::Ended(..)));
+        (ended, ready[0])
     }
 
     /// The job's terminal gets our size: whoever resized last decides.

@@ -58,7 +58,7 @@ pub(crate) struct Wait {
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
-    pub tell: WaitTell,
+    pub delivery: Delivery,
 }
 
 impl Wait {
@@ -71,7 +71,7 @@ impl Wait {
 
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Notifications")]
-pub(crate) struct WaitTell {
+pub(crate) struct Delivery {
     /// Deliver the end to this sink, or to the subscription of this name; may be given more than once
     #[arg(long, value_name = "SINK", conflicts_with_all = ["for_output", "for_port", "idle"])]
     pub notify: Vec<String>,

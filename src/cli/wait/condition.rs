@@ -8,10 +8,10 @@ use super::args::Wait;
 use crate::cli::format::short_duration;
 use crate::cli::wait::port::Port;
 use crate::error::Result;
-use crate::follow::output::{self, CHUNK, Source};
-use crate::follow::sleep::Watch;
+use crate::follow::lines::{Lines, Seen};
+use crate::follow::output;
+use crate::follow::sleep::Sleeper;
 use crate::message;
-use crate::screen::Clean;
 use crate::store::JobView;
 use crate::sys::clock;
 
@@ -19,8 +19,7 @@ use crate::sys::clock;
 pub(super) enum Condition {
     Output {
         wanted: Regex,
-        streams: Vec<(Source, Clean)>,
-        buffer: Vec<u8>,
+        lines: Lines,
     },
     Port(u16, Port),
     Idle {
@@ -42,18 +41,12 @@ impl Condition {
         wait: &Wait,
         job: &JobView,
         number: usize,
-        watch: &mut Watch,
+        sleeper: &mut Sleeper,
     ) -> Result<Option<Self>> {
         if let Some(wanted) = &wait.for_output {
-            let streams = watched(job, number, watch)?;
-            let streams = streams.into_iter().map(|source| {
-                let clean = source.clean();
-                (source, clean)
-            });
             return Ok(Some(Self::Output {
                 wanted: wanted.clone(),
-                streams: streams.collect(),
-                buffer: vec![0; CHUNK],
+                lines: watched(job, number, sleeper)?,
             }));
         }
         if let Some(number) = wait.for_port {
@@ -65,7 +58,7 @@ impl Condition {
             });
         }
         if let Some(limit) = wait.idle {
-            drop(watched(job, number, watch)?);
+            drop(watched(job, number, sleeper)?);
             return Ok(Some(Self::Idle {
                 job: Box::new(job.clone()),
                 limit,
@@ -78,23 +71,20 @@ impl Condition {
     /// Looks whether it has happened. `wrote`: there may be more output than before.
     pub(super) fn check(&mut self, wrote: bool) -> Result<Option<Happened>> {
         match self {
-            Self::Output {
-                wanted,
-                streams,
-                buffer,
-            } => {
-                if !wrote {
+            Self::Output { wanted, lines } => {
+                if !wrote && !lines.is_behind {
                     return Ok(None);
                 }
-                for (source, clean) in streams {
-                    if let Some(line) = find(source, clean, buffer, wanted)? {
-                        return Ok(Some(Happened {
-                            text: format!("wrote: {line}"),
-                            line: Some(line),
-                        }));
+                let mut found: Option<String> = None;
+                lines.read_on(|Seen { line, .. }| {
+                    if found.is_none() && wanted.is_match(line) {
+                        found = Some(line.to_owned());
                     }
-                }
-                Ok(None)
+                })?;
+                Ok(found.map(|line| Happened {
+                    text: format!("wrote: {line}"),
+                    line: Some(line),
+                }))
             }
             Self::Port(number, port) => Ok(port.is_open().then(|| Happened {
                 text: format!("listens on port {number}"),
@@ -116,7 +106,7 @@ impl Condition {
     /// When to look again, if nothing is written before.
     pub(super) fn due(&self) -> Option<Instant> {
         match self {
-            Self::Output { .. } => None,
+            Self::Output { .. } => self.is_behind().then(Instant::now),
             Self::Port(_, port) => Some(port.due()),
             Self::Idle { limit, last, .. } => Some(*last + *limit),
         }
@@ -126,43 +116,23 @@ impl Condition {
     pub(super) fn outlives(&self) -> bool {
         matches!(self, Self::Output { .. })
     }
+
+    /// Whether there is more to be read at once.
+    pub(super) fn is_behind(&self) -> bool {
+        matches!(self, Self::Output { lines, .. } if lines.is_behind)
+    }
 }
 
-/// Where the job writes, watched.
-fn watched(job: &JobView, number: usize, watch: &mut Watch) -> Result<Vec<Source>> {
+/// What the job writes, watched.
+fn watched(job: &JobView, number: usize, sleeper: &mut Sleeper) -> Result<Lines> {
     let (sources, redirected) = output::sources(job)?;
     let complaints = redirected.iter();
     complaints
         .filter_map(|redirected| redirected.complaint(&job.launch.id))
         .for_each(message::say);
-    for source in &sources {
-        watch.add_output(&source.path, number);
-    }
-    Ok(sources)
-}
-
-/// Reads on until a line matches, in any state that it was in.
-fn find(
-    source: &mut Source,
-    clean: &mut Clean,
-    buffer: &mut [u8],
-    wanted: &Regex,
-) -> Result<Option<String>> {
-    let mut found: Option<String> = None;
-    source.read_on(buffer, |source, piece, _| {
-        if let (Some(bytes), None) = (piece, &found) {
-            clean.push_seen(bytes, |line| {
-                if found.is_none() && wanted.is_match(line) {
-                    found = Some(line.to_owned());
-                }
-            });
-            if let Some((rows, columns)) = source.new_size() {
-                clean.resize(rows, columns);
-            }
-        }
-        Ok(())
-    })?;
-    Ok(found)
+    let lines = Lines::new(sources);
+    lines.watch(sleeper, number);
+    Ok(lines)
 }
 
 /// When the job last wrote: never before it started.

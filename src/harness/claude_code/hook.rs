@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::harness::claude_code::can_be_woken;
 use crate::harness::client::Client;
 use crate::harness::hook::{end_session, session, tell_context};
-use crate::harness::session_jobs::{Telling, Watch, jobs_of};
+use crate::harness::session_jobs::{Report, Watch, jobs_of};
 use crate::message;
 use crate::store::Store;
 
@@ -42,11 +42,9 @@ pub(crate) fn hook(context: &Context, event: &str, input: &Value) -> Result<u8> 
     }
 }
 
-fn client(context: &Context) -> Result<&'static Client> {
-    let client = Client::find(|name| context.env(name), "CLAUDE_PID")
-        .map_err(|source| Error::sys("watch the client", source))?;
-    // Threads look at it until the process ends.
-    Ok(Box::leak(Box::new(client)))
+fn client(context: &Context) -> Result<Client> {
+    Client::find(|name| context.env(name), "CLAUDE_PID")
+        .map_err(|source| Error::sys("watch the client", source))
 }
 
 /// In the background: stays until a job has ended, then wakes the session with the notice. One per
@@ -56,7 +54,7 @@ fn wake_at_end(context: &Context, stores: &[Store], session: &str, input: &Value
     let Some(store) = stores.first() else {
         return Ok(0);
     };
-    if !can_be_woken(client, |name| context.env(name)) {
+    if !can_be_woken(&client, |name| context.env(name)) {
         return Ok(0);
     }
     let held = store.hold_waiter(session);
@@ -64,7 +62,8 @@ fn wake_at_end(context: &Context, stores: &[Store], session: &str, input: &Value
     let Some(_held) = held else {
         return Ok(0);
     };
-    let (mut watch, jobs) = Watch::start(stores, session, || client.wait_unreachable())?;
+    let stdin = client.stdin_pipe();
+    let (mut watch, jobs) = Watch::start(stores, session, client.unreachable(stdin.as_ref()))?;
     let mut ended = jobs.ended;
     if input["hook_event_name"] == "SessionStart" && !ended.is_empty() {
         // The text for the session's start, made now, tells these; only what it leaves is ours.
@@ -72,12 +71,12 @@ fn wake_at_end(context: &Context, stores: &[Store], session: &str, input: &Value
         ended = jobs_of(stores, session)?.ended;
     }
     loop {
-        if let Some(telling) = Telling::claim(context, &ended) {
+        if let Some(report) = Report::claim(context, &ended) {
             if !client.lives() {
                 return Ok(0);
             }
-            message::err(&format!("{}\n", telling.text))?;
-            telling.done();
+            message::err(&format!("{}\n", report.text))?;
+            report.done();
             return Ok(WAKE);
         }
         ended = watch.next(None)?;
@@ -92,19 +91,19 @@ fn wake_at_end(context: &Context, stores: &[Store], session: &str, input: &Value
 fn hold_at_stop(context: &Context, stores: &[Store], session: &str) -> Result<u8> {
     let client = client(context)?;
     let limit = context.settings.stop_wait;
-    if can_be_woken(client, |name| context.env(name)) {
+    if can_be_woken(&client, |name| context.env(name)) {
         return Ok(0);
     }
     // Others may ask whether somebody waits; two that wait do no harm.
     let _held = stores.first().map(|store| store.hold_waiter(session));
-    let (mut watch, jobs) = Watch::start(stores, session, || client.wait_gone())?;
+    let (mut watch, jobs) = Watch::start(stores, session, vec![client.gone()])?;
     let mut ended = jobs.ended;
     let deadline = Instant::now() + limit;
     loop {
-        if let Some(telling) = Telling::claim(context, &ended) {
+        if let Some(report) = Report::claim(context, &ended) {
             // A decision in JSON would reach the model twice; this way it comes once.
-            message::err(&format!("{}\n", telling.text))?;
-            telling.done();
+            message::err(&format!("{}\n", report.text))?;
+            report.done();
             return Ok(WAKE);
         }
         ended = watch.next(Some(deadline))?;

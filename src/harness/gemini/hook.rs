@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::harness::client::Client;
 use crate::harness::gemini::{DIRECTORY, ends_with_its_turn, is_in_transcript};
 use crate::harness::hook::{end_session, session, tell_context};
-use crate::harness::session_jobs::{Telling, Watch, jobs_of};
+use crate::harness::session_jobs::{Report, Watch, jobs_of};
 use crate::job::JobId;
 use crate::message;
 use crate::store::outbox::acknowledged;
@@ -130,19 +130,19 @@ fn at_turns_end(
     let held = client.filter(|client| ends_with_its_turn(client.pid));
     let Some(client) = held else {
         let ended = jobs_of(stores, session)?.ended;
-        let telling = Telling::claim(context, &ended);
-        return telling.map_or(Ok(0), |telling| give_another_turn(telling, insists));
+        let report = Report::claim(context, &ended);
+        return report.map_or(Ok(0), |report| give_another_turn(report, insists));
     };
     let client = Client::of(client.pid);
     let client = client.map_err(|source| Error::sys("watch the client", source))?;
     let deadline = Instant::now() + patience(context);
     // Others may ask whether somebody waits; two that wait do no harm.
     let _held = stores.first().map(|store| store.hold_waiter(session));
-    let (mut watch, jobs) = Watch::start(stores, session, move || client.wait_gone())?;
+    let (mut watch, jobs) = Watch::start(stores, session, vec![client.gone()])?;
     let mut ended = jobs.ended;
     loop {
-        if let Some(telling) = Telling::claim(context, &ended) {
-            return give_another_turn(telling, insists);
+        if let Some(report) = Report::claim(context, &ended) {
+            return give_another_turn(report, insists);
         }
         ended = watch.next(Some(deadline))?;
         if ended.is_empty() {
@@ -164,16 +164,16 @@ fn patience(context: &Context) -> Duration {
 /// The reason becomes the next prompt; the user is shown the message. The notice itself is left to
 /// `BeforeAgent`, which comes with that prompt: if the user has cancelled the turn, there is none, and the
 /// notice waits for the next. Where that did not tell, the reason does: nobody goes round in circles.
-fn give_another_turn(telling: Telling, insists: bool) -> Result<u8> {
-    let text = if insists { &telling.text } else { ANOTHER_TURN };
+fn give_another_turn(report: Report, insists: bool) -> Result<u8> {
+    let text = if insists { &report.text } else { ANOTHER_TURN };
     message::out_json(&json!({
         "decision": "deny",
         "reason": format!("[agent-sh] {text}"),
-        "systemMessage": telling.headlines(),
+        "systemMessage": report.headlines(),
         "suppressOutput": true,
     }))?;
     if insists {
-        telling.done();
+        report.done();
     }
     Ok(0)
 }

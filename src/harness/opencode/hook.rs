@@ -1,12 +1,15 @@
 //! A waiter for a plugin that lives in its harness: notices go out as lines of JSON, and each is told
 //! only when the plugin answers that the session has it.
 
+use std::os::fd::AsFd;
+
+use nix::poll::{PollFd, PollFlags};
 use serde_json::{Value, json};
 
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::harness::hook::line;
-use crate::harness::session_jobs::{Telling, Watch};
+use crate::harness::session_jobs::{Report, Watch};
 use crate::message;
 use crate::sys::{proc, session};
 
@@ -41,14 +44,14 @@ fn wait(context: &Context, session: &str) -> Result<u8> {
     };
     let parent = proc::pidfd_open(session::parent_pid());
     let parent = parent.map_err(|source| Error::sys("watch the harness", source))?;
-    let gone = move || drop(proc::pidfd_wait(&parent, None));
-    let (mut watch, jobs) = Watch::start(&stores, session, gone)?;
+    let gone = PollFd::new(parent.as_fd(), PollFlags::POLLIN);
+    let (mut watch, jobs) = Watch::start(&stores, session, vec![gone])?;
     let mut ended = jobs.ended;
     loop {
-        if let Some(telling) = Telling::claim(context, &ended) {
-            message::out_json(&json!({ "notice": telling.text }))?;
+        if let Some(report) = Report::claim(context, &ended) {
+            message::out_json(&json!({ "notice": report.text }))?;
             match line().as_deref() {
-                Some("told") => telling.done(),
+                Some("told") => report.done(),
                 // It stays to be told, by whoever comes next.
                 _ => return Ok(0),
             }

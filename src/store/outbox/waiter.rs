@@ -1,9 +1,8 @@
-//! Waiting for the jobs of one session on behalf of its agent: one process at a time, and it learns of
-//! jobs that start meanwhile.
+//! Waiting for the jobs of one session on behalf of its agent: one process at a time.
 
+use std::collections::HashSet;
 use std::io;
 
-use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use sha2::{Digest, Sha256};
 
 use crate::error::Result;
@@ -50,27 +49,28 @@ impl Store {
 
     /// The kept jobs of one session, the newest last. Those of others are not looked into.
     pub fn jobs_of(&self, session: &str) -> Result<Vec<JobView>> {
-        let ours = |id: &JobId| {
-            let label = self.label(id);
-            label.is_some_and(|label| label.session.as_deref() == Some(session))
+        self.new_jobs(Some(session), &mut HashSet::new())
+    }
+
+    /// The same without those in `known`, to which all jobs are added; of every session if none is given.
+    pub fn new_jobs(
+        &self,
+        session: Option<&str>,
+        known: &mut HashSet<JobId>,
+    ) -> Result<Vec<JobView>> {
+        let is_wanted = |id: &JobId| {
+            let label = || self.label(id);
+            session.is_none() || label().is_some_and(|label| label.session.as_deref() == session)
         };
-        let ids = self.ids()?.into_iter().filter(ours);
-        let mut jobs: Vec<JobView> = ids.filter_map(|id| self.load(&id).ok()?).collect();
+        let new = self.ids()?.into_iter();
+        let new = new.filter(|id| known.insert(id.clone()) && is_wanted(id));
+        let mut jobs: Vec<JobView> = new.filter_map(|id| self.load(&id).ok()?).collect();
         sort(&mut jobs);
         Ok(jobs)
     }
-
-    /// Tells of jobs that are published from now on.
-    pub fn arrivals(&self) -> io::Result<Arrivals> {
-        let inotify = Inotify::init(InitFlags::IN_CLOEXEC)?;
-        let wanted =
-            AddWatchFlags::IN_MOVED_TO | AddWatchFlags::IN_CREATE | AddWatchFlags::IN_ONLYDIR;
-        inotify.add_watch(&self.path.join("v1/jobs"), wanted)?;
-        Ok(Arrivals { inotify })
-    }
 }
 
-/// Whether a process waits now to tell the agent of this job's session.
+/// Whether a process waits now on behalf of the agent of this job's session.
 #[must_use]
 pub fn is_waited_for(job: &JobView) -> bool {
     let base = job.dir.parent().and_then(std::path::Path::parent);
@@ -80,21 +80,4 @@ pub fn is_waited_for(job: &JobView) -> bool {
     let dir = fsx::open_dir(&base.join(DIR));
     let file = dir.and_then(|dir| fsx::open_at(&dir, name_of(session).as_str()));
     file.is_ok_and(|file| lock::is_written(&file).unwrap_or(false))
-}
-
-/// New jobs of all sessions.
-#[derive(Debug)]
-pub struct Arrivals {
-    inotify: Inotify,
-}
-
-impl Arrivals {
-    /// Blocks until there are some. Names that are none of ours are left out.
-    pub fn next(&self) -> io::Result<Vec<JobId>> {
-        let events = self.inotify.read_events()?;
-        let names = events.into_iter().filter_map(|event| event.name);
-        Ok(names
-            .filter_map(|name| name.to_str()?.parse().ok())
-            .collect())
-    }
 }

@@ -1,26 +1,24 @@
 //! The clean log of a job, to scroll through.
 
 use std::collections::VecDeque;
-use std::fs::OpenOptions;
-use std::io::Read;
-use std::os::unix::fs::OpenOptionsExt;
 
 use crate::cli::format::columns;
-use crate::error::{Error, Result};
-use crate::screen::{self, Clean};
-use crate::store::{JobView, Reading};
+use crate::error::Result;
+use crate::follow::lines::{Stream, Text};
+use crate::follow::output;
+use crate::store::JobView;
 
 /// So many lines can be scrolled through; `agent-sh logs` has them all.
 const MOST: usize = 20_000;
-const CHUNK: usize = 64 * 1024;
-/// So many chunks are read before the screen is drawn.
+/// So many pieces are read before the screen is drawn.
 const ONE_TURN: usize = 64;
 
 /// What a job wrote, as lines, growing.
 pub(super) struct Log {
-    reader: Box<dyn Read>,
-    clean: Clean,
+    streams: Vec<Stream>,
     lines: VecDeque<String>,
+    /// The line that is not complete yet.
+    unfinished: String,
     /// The line at the top; `None`: the end is shown, whatever comes.
     from: Option<usize>,
     /// Whether there is more to read at once.
@@ -29,44 +27,50 @@ pub(super) struct Log {
 
 impl Log {
     pub(super) fn of(job: &JobView) -> Result<Self> {
-        let (reader, clean): (Box<dyn Read>, Clean) = match redirected(job) {
-            Some(file) => (Box::new(file), Clean::of_file()),
-            None => (
-                Box::new(job.read_transcript(Reading::Marked)?),
-                Clean::new(screen::ROWS, screen::COLUMNS),
-            ),
-        };
-        let mut log = Self {
-            reader,
-            clean,
-            lines: VecDeque::new(),
-            from: None,
-            is_behind: false,
-        };
+        let (sources, _) = output::sources(job)?;
+        let mut log = Self::new(sources.into_iter().map(Stream::new).collect());
         log.catch_up()?;
         Ok(log)
     }
 
+    fn new(streams: Vec<Stream>) -> Self {
+        Self {
+            streams,
+            lines: VecDeque::new(),
+            unfinished: String::new(),
+            from: None,
+            is_behind: false,
+        }
+    }
+
     /// Reads on, one turn.
     pub(super) fn catch_up(&mut self) -> Result<()> {
-        let mut buffer = vec![0; CHUNK];
-        self.is_behind = true;
+        self.is_behind = false;
+        let mut streams = std::mem::take(&mut self.streams);
+        let result = streams.iter_mut().try_for_each(|stream| self.read(stream));
+        self.streams = streams;
+        let mut unfinished = self.streams.iter().map(Stream::current);
+        self.unfinished = unfinished.find(|line| !line.is_empty()).unwrap_or_default();
+        result
+    }
+
+    fn read(&mut self, stream: &mut Stream) -> Result<()> {
         for _ in 0..ONE_TURN {
-            let read = match self.reader.read(&mut buffer) {
-                Ok(read) => read,
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-                Err(source) => return Err(Error::sys("read the output", source)),
-            };
-            let Self { clean, lines, .. } = self;
-            if read == 0 {
-                clean.settle(true, |line| lines.push_back(line.to_owned()));
-                self.is_behind = false;
-                break;
+            let lines = &mut self.lines;
+            let more = stream.read(false, |text| {
+                if let Text::Line(line) = text {
+                    lines.push_back(line.to_owned());
+                }
+                Ok(())
+            })?;
+            if !more {
+                stream.settle(true, |line| lines.push_back(line.to_owned()));
+                self.forget();
+                return Ok(());
             }
-            clean.push(&buffer[..read], |line| lines.push_back(line.to_owned()));
             self.forget();
         }
-        self.forget();
+        self.is_behind = true;
         Ok(())
     }
 
@@ -80,13 +84,13 @@ impl Log {
 
     fn line(&self, at: usize) -> Option<String> {
         if at == self.lines.len() {
-            return Some(self.clean.current()).filter(|line| !line.is_empty());
+            return Some(self.unfinished.clone()).filter(|line| !line.is_empty());
         }
         self.lines.get(at).cloned()
     }
 
     fn len(&self) -> usize {
-        self.lines.len() + usize::from(!self.clean.current().is_empty())
+        self.lines.len() + usize::from(!self.unfinished.is_empty())
     }
 
     /// The first line of the last page.
@@ -142,18 +146,6 @@ impl Log {
     }
 }
 
-/// The file that stdout went to, if it is one.
-fn redirected(job: &JobView) -> Option<std::fs::File> {
-    let path = job.launch.facts.redirected_to.as_deref()?;
-    // Not blocking, for a FIFO would hold us.
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
-        .open(path)
-        .ok()?;
-    file.metadata().ok()?.is_file().then_some(file)
-}
-
 /// A line in pieces of at most so many columns; at least one.
 fn folded(line: &str, width: usize) -> Vec<String> {
     let line = line.replace('\t', "    ");
@@ -181,14 +173,8 @@ mod tests {
     use super::*;
 
     fn log(text: &str) -> Log {
-        let mut log = Log {
-            reader: Box::new(std::io::Cursor::new(text.to_owned().into_bytes())),
-            clean: Clean::of_file(),
-            lines: VecDeque::new(),
-            from: None,
-            is_behind: false,
-        };
-        log.catch_up().unwrap();
+        let mut log = Log::new(Vec::new());
+        log.lines = text.lines().map(str::to_owned).collect();
         log
     }
 

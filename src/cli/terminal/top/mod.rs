@@ -1,6 +1,6 @@
 //! `top`: all jobs and the live screen of one, on a full screen.
 //!
-//! Nothing is asked again and again: the kernel tells of new jobs and of new output. Once a second the
+//! Nothing is asked again and again: the kernel reports new jobs and new output. Once a second the
 //! jobs that run are looked at, for their clocks and their ends.
 
 mod draw;
@@ -15,8 +15,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::{PollFd, PollFlags};
 use ratatui::backend::CrosstermBackend;
 use ratatui::layout::Rect;
 use ratatui::{Terminal as Canvas, TerminalOptions, Viewport};
@@ -28,7 +27,8 @@ use crate::cli::terminal::raw::{self, Happened, Terminal};
 use crate::cli::{ps, row};
 use crate::context::Context;
 use crate::error::{Error, Result};
-use crate::follow::sleep::Notices;
+use crate::follow::Changes;
+use crate::follow::sleep::Sleeper;
 use crate::job::JobId;
 use crate::message::{self, Palette};
 use crate::store::JobView;
@@ -83,7 +83,7 @@ enum Over {
 struct Shown {
     dir: PathBuf,
     live: Live,
-    notices: Notices,
+    output: Changes,
 }
 
 struct Top<'a> {
@@ -92,9 +92,9 @@ struct Top<'a> {
     all_sessions: bool,
     colours: bool,
     jobs: Vec<JobView>,
-    /// Where new jobs appear; watched by `news`.
-    homes: Vec<PathBuf>,
-    news: Notices,
+    /// Where new jobs appear; the sleeper watches them.
+    places: Vec<PathBuf>,
+    sleeper: Sleeper,
     chosen: Option<PathBuf>,
     filter: String,
     mode: Mode,
@@ -118,8 +118,8 @@ pub(crate) fn top(context: &Context) -> Result<u8> {
         all_sessions: false,
         colours: palette != Palette::OFF,
         jobs: Vec::new(),
-        homes: Vec::new(),
-        news: Notices::new(),
+        places: Vec::new(),
+        sleeper: Sleeper::new(),
         chosen: None,
         filter: String::new(),
         mode: Mode::List,
@@ -168,7 +168,7 @@ impl Top<'_> {
             self.follow_chosen();
             let drawn = Instant::now();
             canvas.draw(|frame| self.draw(frame)).map_err(failed)?;
-            let (keys, news) = self.sleep(&terminal, drawn, tick)?;
+            let (keys, jobs) = self.sleep(&terminal, drawn, tick);
             match terminal.happened() {
                 Some(Happened::End(signal)) => return Ok(Over::Signal(signal)),
                 Some(Happened::Continued) => {
@@ -182,8 +182,7 @@ impl Top<'_> {
             if keys && let Some(over) = self.read_keys()? {
                 return Ok(over);
             }
-            if news {
-                self.news.take();
+            if jobs {
                 self.look_for_all()?;
             }
             if Instant::now() >= tick {
@@ -193,39 +192,24 @@ impl Top<'_> {
         }
     }
 
-    /// Blocks until there is something to do: keys, or other jobs. New output is not heard before the
-    /// next frame is due.
-    fn sleep(&self, terminal: &Terminal, drawn: Instant, tick: Instant) -> Result<(bool, bool)> {
+    /// Blocks until there is something to do; says whether there are keys, and whether there are other
+    /// jobs. Nobody is woken up by new output before the next frame is due.
+    fn sleep(&mut self, terminal: &Terminal, drawn: Instant, tick: Instant) -> (bool, bool) {
         let polled = |fd| PollFd::new(fd, PollFlags::POLLIN);
         let stdin = io::stdin();
-        let output = self.live.as_ref().and_then(|shown| shown.notices.fd());
+        let shown = self.live.as_ref();
         let is_behind = match &self.mode {
             Mode::Log(log) => log.is_behind,
-            _ => self
-                .live
-                .as_ref()
-                .is_some_and(|shown| shown.live.is_behind()),
+            _ => shown.is_some_and(|shown| shown.live.is_behind()),
         };
-        for with_output in [false, true] {
-            let now = Instant::now();
-            let until = if with_output { tick } else { drawn + FRAME };
-            let mut polls = vec![polled(stdin.as_fd()), polled(terminal.signals().as_fd())];
-            polls.extend(self.news.fd().map(polled));
-            let news_at = self.news.fd().map(|_| 2);
-            polls.extend(output.filter(|_| with_output).map(polled));
-            let left = until.saturating_duration_since(now).as_millis();
-            let time = u16::try_from(left.saturating_add(1)).unwrap_or(u16::MAX);
-            let count = match poll(&mut polls, PollTimeout::from(time)) {
-                Ok(count) => count,
-                Err(Errno::EINTR) => return Ok((false, false)),
-                Err(error) => return Err(Error::sys("wait", error)),
-            };
-            if count > 0 || with_output || is_behind {
-                let ready = |at: usize| polls[at].any().unwrap_or(true);
-                return Ok((ready(0), news_at.is_some_and(ready)));
-            }
+        let mut others = vec![polled(stdin.as_fd()), polled(terminal.signals().as_fd())];
+        let (events, ready) = self.sleeper.sleep_with(&others, Some(drawn + FRAME));
+        if is_behind || !events.is_empty() || ready.contains(&true) {
+            return (ready[0], !events.is_empty());
         }
-        Ok((false, false))
+        others.extend(shown.and_then(|shown| shown.output.fd()).map(polled));
+        let (events, ready) = self.sleeper.sleep_with(&others, Some(tick));
+        (ready[0], !events.is_empty())
     }
 
     // --- jobs ---
@@ -234,9 +218,9 @@ impl Top<'_> {
     fn look_for_all(&mut self) -> Result<()> {
         let jobs = self.context.jobs()?;
         for home in jobs.iter().filter_map(|job| job.dir.parent()) {
-            if !self.homes.iter().any(|known| known == home) {
-                self.homes.push(home.to_owned());
-                self.news.add_entries(home);
+            if !self.places.iter().any(|known| known == home) {
+                self.places.push(home.to_owned());
+                self.sleeper.watch_entries(home, 0);
             }
         }
         self.jobs = jobs;
@@ -244,9 +228,9 @@ impl Top<'_> {
         Ok(())
     }
 
-    /// Looks at the jobs that run. Where nothing tells of new ones, at all.
+    /// Looks at the jobs that run. Where no place is known to watch for new ones, at all.
     fn look_again(&mut self) -> Result<()> {
-        if self.homes.is_empty() || self.news.fd().is_none() {
+        if self.places.is_empty() {
             self.look_for_all()?;
         }
         for job in &mut self.jobs {
@@ -329,15 +313,16 @@ impl Top<'_> {
         }
         match &mut self.live {
             Some(shown) if shown.dir == job.dir && !shown.live.is_hopeless(LAG) => {
-                shown.notices.take();
+                shown.output.take();
                 drop(shown.live.catch_up(|_| {}));
             }
             _ => {
-                let notices = Notices::of_transcript(&job);
+                // Watch first, read afterwards: what is written in between wakes us.
+                let output = Changes::of_transcript(&job);
                 self.live = Live::of(&job, size_of(&job)).ok().map(|live| Shown {
                     dir: job.dir.clone(),
                     live,
-                    notices,
+                    output,
                 });
             }
         }
