@@ -6,6 +6,8 @@ mod demo;
 mod licences;
 /// The README's commands exist.
 mod readme;
+/// Shell files pass their checkers.
+mod shell;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
