@@ -334,29 +334,3 @@ fn labels_are_short_lines() {
     let out = String::from_utf8(out).expect("cut between characters");
     assert!(out.contains("é…'; echo"), "{out}");
 }
-
-/// The text in front of every rewritten command, byte for byte.
-#[test]
-fn the_preludes_are_those_of_the_snapshot() {
-    use super::prelude::{Reader, prelude};
-    let launcher: &[u8] = b"/a path/it's";
-    let mut all = Vec::new();
-    for (dialect, name) in [(Bash, "bash"), (Zsh, "zsh"), (Posix, "dash"), (Posix, "sh")] {
-        for launcher in [Some(launcher), None] {
-            for restored in [Some(b"it's\\a\nb".as_slice()), None] {
-                let reader = Reader {
-                    dialect,
-                    name,
-                    restored,
-                };
-                all.extend(prelude(&reader, launcher, &[(0, 9), (12, 34)]));
-                all.push(b'\n');
-            }
-        }
-    }
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/rewrite/prelude.snapshot");
-    if std::env::var_os("AGENT_SH_TEST_WRITE").is_some() {
-        std::fs::write(path, &all).expect("the snapshot is written");
-    }
-    assert!(all == std::fs::read(path).expect("a snapshot"));
-}
