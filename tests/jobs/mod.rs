@@ -18,6 +18,8 @@ mod order;
 mod orphaned;
 /// State directories that cannot be written.
 mod places;
+/// Kills at one exact moment of a start.
+mod races;
 /// Eleven forms, over every kind of stream, through every kind of kill.
 mod survival;
 /// Trees that die at one blow, daemons that end beside a job.

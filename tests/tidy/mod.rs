@@ -2,6 +2,8 @@
 
 /// The demonstration shows what it says.
 mod demo;
+/// Test hooks are for tests.
+mod hooks;
 /// Every dependency's licence is one that we allow, and comes from the registry.
 mod licences;
 /// The README's commands exist.
