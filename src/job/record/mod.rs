@@ -19,15 +19,13 @@ use crate::settings::RecordCommand;
 use crate::text;
 
 mod event;
+#[cfg(test)]
+pub mod schema;
 
 pub use event::*;
 
 /// The format of both files that this version writes, and the newest it reads.
 pub const FORMAT: u64 = 1;
-
-/// The JSON Schema (draft 2020-12) of the terminal record.
-#[cfg(test)]
-pub const SCHEMA: &str = include_str!("../record.schema.json");
 
 /// Names the schema in each record.
 pub const SCHEMA_URI: &str = "urn:agent-sh:schema:job-exited:1";
@@ -45,6 +43,7 @@ pub type Moment = (SystemTime, Duration);
 
 /// A process, beyond doubt. A pid alone is reused; start times differ between time namespaces.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct ProcIdentity {
     pub pid: i32,
@@ -57,6 +56,7 @@ pub struct ProcIdentity {
 
 /// A command as it is kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct CommandText {
     pub text: String,
@@ -291,6 +291,7 @@ pub fn started_event(launch: &Launch, uid: u32, transcript: &str) -> Value {
 
 /// Somebody asked for the end of a job. It only asks: the wait status says how the job ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct KillIntent {
     /// `cli`, `timeout`, `idle-timeout`, `front-died`, `output-cap`.
     pub by: String,
@@ -304,6 +305,7 @@ pub struct KillIntent {
 
 /// Who sent the signal that ended it, as the kernel told (siginfo).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct KilledBy {
     pub signal: i32,
     pub pid: i32,
@@ -311,6 +313,7 @@ pub struct KilledBy {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Usage {
     pub user_ms: u64,
     pub sys_ms: u64,
