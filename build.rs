@@ -10,11 +10,6 @@
 //!
 //! A release is laid out by `.cargo/layout.ld`, which says why.
 
-#![expect(
-    clippy::print_stdout,
-    reason = "cargo reads its instructions from there"
-)]
-
 #[path = "src/rewrite/join.rs"]
 mod join;
 

@@ -57,6 +57,9 @@ fn separator(line: &str) -> &'static str {
     }
 }
 
+const CONTINUED: &str = "a line cannot be continued with a backslash";
+const OPEN_QUOTE: &str = "a quote must end on its line";
+
 /// Whether the line means the same with another one behind it.
 fn check(line: &str) -> Result<(), &'static str> {
     if line.starts_with(';') {
@@ -69,16 +72,8 @@ fn check(line: &str) -> Result<(), &'static str> {
     while let Some(c) = rest.next() {
         let level = levels.last().copied().unwrap_or(Level::Command);
         match (level, c) {
-            (_, '\\') => {
-                if rest.next().is_none() {
-                    return Err("a line cannot be continued with a backslash");
-                }
-            }
-            (Level::Command, '\'') => {
-                if !rest.any(|c| c == '\'') {
-                    return Err("a quote must end on its line");
-                }
-            }
+            (_, '\\') => rest.next().map(drop).ok_or(CONTINUED)?,
+            (Level::Command, '\'') => rest.find(|&c| c == '\'').map(drop).ok_or(OPEN_QUOTE)?,
             (Level::Command, '"') => levels.push(Level::Quoted),
             (Level::Quoted, '"') => {
                 levels.pop();
@@ -99,7 +94,7 @@ fn check(line: &str) -> Result<(), &'static str> {
         before = c;
     }
     if levels.len() > 1 {
-        return Err("a quote must end on its line");
+        return Err(OPEN_QUOTE);
     }
     Ok(())
 }
