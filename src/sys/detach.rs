@@ -76,6 +76,7 @@ pub fn spawn(
         // which is not left while the starter shares it.
         let starter = unsafe { process::clone_noted(&mut start, stack.top(), &sharing) };
         starter_pid.set(starter.unwrap_or(0));
+        pause::at(c"middle-ending");
         0
     })?;
     wait_for_zero(&sharing);

@@ -5,8 +5,8 @@ use nix::sys::signal::Signal;
 
 use super::Stage;
 use crate::support::{
-    Identity, Pause, Status, group_kill, has_pauses, in_parallel, job_records, signal, stands_in,
-    tree, tree_kill, wait_for_records, wait_until,
+    Identity, Pause, Status, Streams, group_kill, has_pauses, in_parallel, job_records, signal,
+    stands_in, tree, tree_kill, wait_for_records, wait_until,
 };
 
 type Kill = fn(i32);
@@ -85,6 +85,43 @@ fn a_call_killed_before_it_has_a_supervisor() {
         let whole = found.iter().filter(|job| job.exit_code() == Some(37));
         assert_eq!(whole.count(), marked, "{what}: {found:#?}");
         assert!(found.len() <= 1, "{what}: {found:#?}");
+    });
+}
+
+/// Whoever ends a tree may have looked at it when the call had just begun, and kill what he saw when the job
+/// runs: the front and those who started the supervisor, never the supervisor itself.
+#[test]
+fn a_look_at_the_start_and_a_late_kill() {
+    if !stands_in() || !has_pauses() {
+        return;
+    }
+    // Over a terminal the supervisor is started in the session of the call, else in its own.
+    in_parallel(&[Streams::Pipe, Streams::Terminal], |_, _, &streams| {
+        let stage = Stage::new();
+        let hold = stage.sandbox.gate();
+        let text = format!("{} & read -r x < {}", stage.worker, hold.path());
+        let pause = Pause::new(&stage.sandbox, "middle-ending");
+        let call = stage.sandbox.call("bash").c(text).streams(streams);
+        let running = pause.hold(call).start();
+        let mut seen = Vec::new();
+        wait_until("the front, the middle and the starter are seen", || {
+            let all = tree(running.pid()).into_iter();
+            seen = all.filter_map(Identity::of).collect();
+            seen.len() >= 3
+        });
+        pause.go();
+        let workers = stage.workers(1);
+        for process in seen.into_iter().filter(|process| process.lives()) {
+            signal(process.pid, Signal::SIGKILL);
+        }
+        let (ended, terminal) = running.returned();
+        assert_eq!(ended.status, Status::Signaled(9), "{streams:?}: {ended:?}");
+        assert!(workers[0].lives(), "{streams:?}");
+        stage.gate.release(1);
+        let found = wait_for_records(&stage.sandbox, 1);
+        assert_eq!(found[0].exit_code(), Some(37), "{streams:?}: {found:#?}");
+        stage.sandbox.assert_no_survivors();
+        drop(terminal);
     });
 }
 
