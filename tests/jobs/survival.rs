@@ -5,11 +5,9 @@
 
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::Signal;
-
 use super::{FORMS, Form, Stage};
 use crate::support::{
-    Identity, Status, Streams, group_kill, holds_within, in_parallel, job_records, records, signal,
+    Identity, Status, Streams, group_kill, holds_within, in_parallel, job_records, records,
     stands_in, tree_kill, wait_for_records,
 };
 
