@@ -24,6 +24,8 @@ mod entrypoint;
 mod error;
 mod follow;
 mod front;
+#[cfg(test)]
+mod generated;
 mod harness;
 mod invocation;
 mod job;

@@ -228,28 +228,14 @@ fn is_near(typed: &str, meant: &str) -> bool {
     distance(typed, meant) <= (meant.len() / 3).max(1)
 }
 
-/// Edits between two words: insert, delete, replace, or swap neighbours, each costs one.
-pub(super) fn distance(one: &str, other: &str) -> usize {
-    let one: Vec<char> = one.chars().take(64).collect();
-    let other: Vec<char> = other.chars().collect();
-    let mut table = vec![vec![0; other.len() + 1]; one.len() + 1];
-    for i in 0..=one.len() {
-        for j in 0..=other.len() {
-            table[i][j] = if i == 0 || j == 0 {
-                i + j
-            } else {
-                let differs = usize::from(one[i - 1] != other[j - 1]);
-                let mut least = (table[i - 1][j] + 1)
-                    .min(table[i][j - 1] + 1)
-                    .min(table[i - 1][j - 1] + differs);
-                if i > 1 && j > 1 && one[i - 1] == other[j - 2] && one[i - 2] == other[j - 1] {
-                    least = least.min(table[i - 2][j - 2] + 1);
-                }
-                least
-            };
-        }
-    }
-    table[one.len()][other.len()]
+/// Edits between two words: insert, delete, replace, or swap neighbours, each costs one. What is longer
+/// than any word is cut, to compare it in time.
+pub(super) fn distance(typed: &str, meant: &str) -> usize {
+    let end = typed
+        .char_indices()
+        .nth(64)
+        .map_or(typed.len(), |(at, _)| at);
+    strsim::osa_distance(&typed[..end], meant)
 }
 
 #[cfg(test)]

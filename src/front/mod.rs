@@ -24,7 +24,7 @@ use crate::sys::affinity::Affinity;
 use crate::sys::detach::{self, Detached};
 use crate::sys::process::{self, Image};
 use crate::sys::signal::{self, SignalFd};
-use crate::sys::{fds, session};
+use crate::sys::{fds, pause, session};
 use crate::text::quote_all;
 use crate::wire::{
     CHANGED_SIGNALS, FrontLink, LoneJob, RunRequest, SUPERVISOR_TITLE, SupervisorLink, ToFront,
@@ -311,6 +311,7 @@ fn hand_off(mut work: Work, supervise: fn(Work) -> !) -> Option<Handed> {
             process::exit_now(1)
         };
         work.link = Some(FrontLink::new(requests, answers));
+        pause::at(c"supervisor-started");
         supervise(work)
     };
     if has_terminal {
@@ -324,6 +325,7 @@ fn hand_off(mut work: Work, supervise: fn(Work) -> !) -> Option<Handed> {
             continue;
         };
         session::child_set_name(TITLE);
+        pause::at(c"front-handed-off");
         if has_terminal && !terminal.as_ref().is_some_and(Terminal::is_anchored) {
             signal::unblock(terminal::STOPS);
         }

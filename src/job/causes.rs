@@ -11,6 +11,8 @@ macro_rules! words {
     ($(#[$about:meta])* $name:ident { $($(#[$what:meta])* $variant:ident = $word:literal,)* }) => {
         $(#[$about])*
         #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+        #[cfg_attr(test, derive(schemars::JsonSchema))]
+        #[cfg_attr(test, schemars(with = "String"))]
         #[serde(from = "Cow<'_, str>", into = "String")]
         pub enum $name {
             $($(#[$what])* $variant,)*

@@ -12,6 +12,7 @@ const ID_LONGEST: usize = 8;
 
 /// The short name of a job, unique in its store. Always matches the pattern, so it is safe in a path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(try_from = "String", into = "String")]
 pub struct JobId(String);
 

@@ -17,6 +17,7 @@ pub use id::{JobId, Serial, is_id_prefix};
 
 /// The word that `ps`, `show`, records, events and messages use for where a job stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum State {
     Running,
@@ -52,6 +53,7 @@ impl fmt::Display for State {
 
 /// How a job came to be one. The most explicit way wins: `nohup setsid cmd &` is `Nohup`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum How {
     Ampersand,
@@ -160,6 +162,7 @@ impl Outcome {
 
 /// Why a status can no longer be observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum LostReason {
     SupervisorDied,

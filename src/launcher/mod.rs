@@ -18,7 +18,7 @@ use crate::plan::asked::Asked;
 use crate::plan::unwrap::{nohup_words, setsid_options, unwrap};
 use crate::shell::{self, Ourselves};
 use crate::sys::process::{self, Forked, Image};
-use crate::sys::{fds, proc, session, signal};
+use crate::sys::{fds, pause, proc, session, signal};
 use crate::wire::{self, Address, Register, Registered};
 use crate::{message, rewrite};
 use complaint::Place;
@@ -127,6 +127,7 @@ fn start(
         // No job: the shell only has to say why, on the stream that it would have used.
         return place.complain(given, &[]);
     }
+    pause::at(c"launcher-unregistered");
     let answer = supervisor.and_then(|address| {
         register(
             address,
@@ -139,6 +140,7 @@ fn start(
             },
         )
     });
+    pause::at(c"launcher-registered");
     let mut extra: Vec<Vec<u8>> = Vec::new();
     // Also when no supervisor could be reached: a kill of the shell's group does not mean the job.
     let in_own_session = session::child_new_session().is_ok();
@@ -216,6 +218,7 @@ pub fn adopt(words: &[OsString]) -> u8 {
         // The subshell was killed meanwhile.
         return 0;
     }
+    pause::at(c"adoption-unregistered");
     let answer = register(
         address,
         Register {
@@ -226,6 +229,7 @@ pub fn adopt(words: &[OsString]) -> u8 {
             text: text.into_vec(),
         },
     );
+    pause::at(c"adoption-registered");
     let Some(answer) = answer else { return 0 };
     let mut script = String::new();
     let mut add = |line: &str| {

@@ -4,6 +4,8 @@
 //! shell's own messages keep their numbers. An insertion inside a looked-through string is quoted as
 //! that string is, once for each string around it.
 
+#[cfg(test)]
+mod join;
 mod prelude;
 
 use std::borrow::Cow;

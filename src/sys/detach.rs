@@ -23,7 +23,7 @@ use std::io;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use super::process::{self, Forked};
-use super::{fds, session};
+use super::{fds, pause, session};
 
 /// How often the starter gives way to the middle process, and how often it looks again after that.
 const YIELDS: u32 = 100;
@@ -63,6 +63,7 @@ pub fn spawn(
     let mut start = || {
         process::child_tell_end(&sharing);
         if child_outlive(middle_pid.get()) {
+            pause::at(c"starter-orphaned");
             child_start(child, started);
         }
         0
@@ -70,10 +71,12 @@ pub fn spawn(
     let middle = process::spawn_sharing_all(&mut || {
         prepare();
         middle_pid.set(session::pid());
+        pause::at(c"middle-started");
         // SAFETY: the stack is the starter's alone. What `start` refers to is in the frame of `spawn`,
         // which is not left while the starter shares it.
         let starter = unsafe { process::clone_noted(&mut start, stack.top(), &sharing) };
         starter_pid.set(starter.unwrap_or(0));
+        pause::at(c"middle-ending");
         0
     })?;
     wait_for_zero(&sharing);

@@ -1,8 +1,17 @@
 //! Descriptors: what they are, where they point, moving and closing them.
+//!
+//! Where the C library is called directly, there is a reason: the number may be closed, which is part of
+//! the question (`stat`, `status_flags`, `duplicate`, `poll`), and a borrowed descriptor of a safe
+//! interface may not be; or the call is made between fork and exec on whatever number it is (`put`,
+//! `close_range`); or no package has it (`kcmp`). The rest goes through nix.
 
-use std::ffi::CString;
-use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::io::{self, IsTerminal};
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::resource::{Resource, getrlimit, rlim_t, setrlimit};
+use nix::sys::socket::{MsgFlags, send};
+use nix::sys::stat::Mode;
 
 /// What kind of object a descriptor is open on, as far as relaying cares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,8 +57,8 @@ pub fn kind(fd: RawFd) -> Kind {
         libc::S_IFREG => Kind::File {
             append: status_flags(fd) & libc::O_APPEND != 0,
         },
-        // SAFETY: `isatty` only asks; `fd` is open as `fstat` has just shown.
-        libc::S_IFCHR if unsafe { libc::isatty(fd) } == 1 => Kind::Terminal,
+        // It is open, as `fstat` has just shown.
+        libc::S_IFCHR if with_borrowed(fd, |fd| fd.is_terminal()) => Kind::Terminal,
         _ => Kind::Other,
     }
 }
@@ -115,11 +124,8 @@ pub fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
 }
 
 pub fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
-    let flags = status_flags(fd.as_raw_fd());
-    // SAFETY: F_SETFL takes an integer.
-    if unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK) } < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    let flags = OFlag::from_bits_retain(fcntl(fd, FcntlArg::F_GETFL)?);
+    fcntl(fd, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
     Ok(())
 }
 
@@ -135,14 +141,8 @@ pub fn reopen_nonblocking(fd: RawFd) -> Option<OwnedFd> {
 
 /// Opens `path` close-on-exec and never as a controlling terminal.
 pub fn open_path(path: &str, flags: i32) -> io::Result<OwnedFd> {
-    let path = CString::new(path)?;
-    // SAFETY: `path` is a live C string; the flags contain no O_CREAT, so no mode is read.
-    let fd = unsafe { libc::open(path.as_ptr(), flags | libc::O_CLOEXEC | libc::O_NOCTTY) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the call has just opened `fd`.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    let flags = OFlag::from_bits_retain(flags) | OFlag::O_CLOEXEC | OFlag::O_NOCTTY;
+    Ok(nix::fcntl::open(path, flags, Mode::empty())?)
 }
 
 /// Makes `to` a copy of `from` that survives an exec.
@@ -195,29 +195,38 @@ fn close_range(first: RawFd, last: RawFd) {
     }
 }
 
+/// What has happened on each descriptor when one was ready for its events, or after `timeout_ms` (-1: for
+/// ever). A negative number is passed over. Allocates nothing: a process that shares our memory sleeps so.
+fn poll(polls: &mut [libc::pollfd], timeout_ms: i32) -> usize {
+    let count = libc::nfds_t::try_from(polls.len()).unwrap_or(0);
+    // SAFETY: `polls` is live and has `count` entries.
+    let ready = unsafe { libc::poll(polls.as_mut_ptr(), count, timeout_ms) };
+    usize::try_from(ready).unwrap_or(0)
+}
+
+/// The same for one descriptor: what has happened on it.
+fn poll_one(fd: RawFd, events: i16, timeout_ms: i32) -> i16 {
+    let mut polls = [libc::pollfd {
+        fd,
+        events,
+        revents: 0,
+    }];
+    match poll(&mut polls, timeout_ms) {
+        0 => 0,
+        _ => polls[0].revents,
+    }
+}
+
 /// Whether nobody reads the other end of the pipe or socket any more.
 #[must_use]
 pub fn consumer_is_gone(fd: RawFd) -> bool {
-    let mut poll = libc::pollfd {
-        fd,
-        events: 0,
-        revents: 0,
-    };
-    // SAFETY: one live pollfd, no waiting.
-    let count = unsafe { libc::poll(&raw mut poll, 1, 0) };
-    count == 1 && poll.revents & (libc::POLLERR | libc::POLLHUP) != 0
+    poll_one(fd, 0, 0) & (libc::POLLERR | libc::POLLHUP) != 0
 }
 
 /// Whether a small write to `fd` would not block.
 #[must_use]
 pub fn has_room(fd: RawFd) -> bool {
-    let mut poll = libc::pollfd {
-        fd,
-        events: libc::POLLOUT,
-        revents: 0,
-    };
-    // SAFETY: one live pollfd, no waiting.
-    unsafe { libc::poll(&raw mut poll, 1, 0) == 1 }
+    poll_one(fd, libc::POLLOUT, 0) != 0
 }
 
 /// Whether `fd` of the process `pid` is the same open file description as our `own`. `None`: the
@@ -270,65 +279,46 @@ pub fn wait_for_any(wanted: &[(RawFd, i16)], timeout_ms: i32) -> Vec<bool> {
             revents: 0,
         })
         .collect();
-    let count = libc::nfds_t::try_from(polls.len()).unwrap_or(0);
-    // SAFETY: `polls` is live and has `count` entries.
-    let result = unsafe { libc::poll(polls.as_mut_ptr(), count, timeout_ms) };
+    let ready = poll(&mut polls, timeout_ms);
     polls
         .iter()
-        .map(|poll| result > 0 && poll.revents != 0)
+        .map(|poll| ready > 0 && poll.revents != 0)
         .collect()
 }
 
 /// Waits until a small write to `fd` would not block, or `timeout_ms` passed.
 #[must_use]
 pub fn wait_writable(fd: RawFd, timeout_ms: i32) -> bool {
-    let mut poll = libc::pollfd {
-        fd,
-        events: libc::POLLOUT,
-        revents: 0,
-    };
-    // SAFETY: one live pollfd.
-    unsafe { libc::poll(&raw mut poll, 1, timeout_ms) == 1 }
+    poll_one(fd, libc::POLLOUT, timeout_ms) != 0
 }
 
 /// Sends without blocking and without SIGPIPE, whatever the socket's own mode.
 pub fn send_nonblocking(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
-    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-    // SAFETY: the pointer and length are those of the live slice.
-    let sent = unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), flags) };
-    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+    let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+    Ok(send(fd, bytes, flags)?)
 }
 
-/// How many files this process may open.
+/// How many files this process may open at most: the hard limit.
 #[derive(Clone, Copy, Debug)]
-pub struct FileLimit(libc::rlimit);
+pub struct FileLimit(rlim_t);
 
 impl FileLimit {
     #[must_use]
     pub fn now() -> Self {
-        let mut limit = libc::rlimit {
-            rlim_cur: libc::RLIM_INFINITY,
-            rlim_max: libc::RLIM_INFINITY,
-        };
-        // SAFETY: `limit` is live and filled in by the call, or stays as it is.
-        unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
-        Self(limit)
+        let limits = getrlimit(Resource::RLIMIT_NOFILE);
+        Self(limits.map_or(libc::RLIM_INFINITY, |(_, hard)| hard))
     }
 
     /// Raises the soft limit to the hard one. Only for a process that execs nothing any more.
     pub fn raise(self) {
-        let limit = libc::rlimit {
-            rlim_cur: self.0.rlim_max,
-            ..self.0
-        };
-        // SAFETY: `limit` is live; failure leaves the limit as it was.
-        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
+        // Where that fails, the limit stays as it was.
+        let _stays = setrlimit(Resource::RLIMIT_NOFILE, self.0, self.0);
     }
 
     /// How many there can be once it is raised.
     #[must_use]
     pub fn most(self) -> u64 {
-        self.0.rlim_max
+        self.0
     }
 }
 

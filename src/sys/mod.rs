@@ -8,6 +8,7 @@ pub mod fsx;
 pub mod init;
 pub mod listen;
 pub mod lock;
+pub mod pause;
 pub mod proc;
 pub mod process;
 pub mod pty;

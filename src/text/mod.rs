@@ -178,7 +178,12 @@ pub fn quote_all<T: AsRef<[u8]>>(args: impl IntoIterator<Item = T>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::select;
+
     use super::*;
+    use crate::generated::cases;
 
     #[test]
     fn sanitized() {
@@ -206,31 +211,19 @@ mod tests {
         }
     }
 
-    #[test]
-    fn nothing_dangerous_survives_any_bytes() {
-        let mut state = 1u64;
-        for _ in 0..2000 {
-            let bytes: Vec<u8> = (0..64)
-                .map(|_| {
-                    state = state
-                        .wrapping_mul(6_364_136_223_846_793_005)
-                        .wrapping_add(1);
-                    let byte = (state >> 56) as u8;
-                    if byte.is_multiple_of(5) {
-                        b"\x1b[]P\\\x07\x9b\xc2;m"[byte as usize % 10]
-                    } else {
-                        byte
-                    }
-                })
-                .collect();
-            let clean = sanitize(&bytes);
-            assert!(
-                clean
-                    .chars()
-                    .all(|c| c == '\n' || c == '\t' || !(c.is_control() || misleads(c))),
-                "{bytes:?}"
-            );
+    proptest! {
+        #![proptest_config(cases(2000))]
+
+        #[test]
+        fn nothing_dangerous_survives_any_bytes(bytes in vec(byte(), 0..=64)) {
+            let dangerous = |c: char| (c.is_control() || misleads(c)) && !"\n\t".contains(c);
+            prop_assert!(!sanitize(&bytes).contains(dangerous), "{bytes:?}");
         }
+    }
+
+    /// Any byte, and often one that belongs to an escape sequence.
+    fn byte() -> impl Strategy<Value = u8> {
+        prop_oneof![4 => any::<u8>(), 1 => select(&b"\x1b[]P\\\x07\x9b\xc2;m"[..])]
     }
 
     #[test]

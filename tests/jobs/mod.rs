@@ -20,6 +20,8 @@ mod orphaned;
 mod places;
 /// What becomes a job because it takes too long, and what does not.
 mod promotion;
+/// Kills at one exact moment of a start.
+mod races;
 /// Eleven forms, over every kind of stream, through every kind of kill.
 mod survival;
 /// Trees that die at one blow, daemons that end beside a job.

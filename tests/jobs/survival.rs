@@ -5,12 +5,10 @@
 
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::Signal;
-
 use super::{FORMS, Form, Stage};
 use crate::support::{
-    Identity, Status, Streams, group_kill, holds_within, in_parallel, job_records, records, signal,
-    stands_in, tree, tree_kill, wait_for_records,
+    Identity, Status, Streams, group_kill, holds_within, in_parallel, job_records, records,
+    stands_in, tree_kill, wait_for_records,
 };
 
 const STREAMS: [Streams; 6] = [
@@ -232,47 +230,6 @@ fn kill_tree_at(form: &Form, instant: u32, streams: Streams, usual: Duration) {
     assert!(whole >= before.len(), "{what}: {found:#?}");
     assert!(found.len() <= form.jobs, "{what}: {found:#?}");
     drop(terminal);
-}
-
-/// Whoever ends a tree may have looked at it when the call had just begun, and kill what he saw when the
-/// job runs. The processes that start a supervisor are held here until he has looked, each for half a
-/// second at its end.
-#[test]
-fn a_look_at_the_start_and_a_late_kill_leave_the_supervisor_alone() {
-    if !stands_in() {
-        return;
-    }
-    // Over a terminal the supervisor is started in the session of the call, else in its own.
-    in_parallel(&[Streams::Pipe, Streams::Terminal], |_, _, &streams| {
-        // One who was too busy to look in time saw nothing, and looks at another call.
-        let seen = (0..10).any(|_| survives_what_saw_its_start(streams));
-        assert!(seen, "nobody was seen over {streams:?}");
-    });
-}
-
-/// False: the look came too late.
-fn survives_what_saw_its_start(streams: Streams) -> bool {
-    let stage = Stage::new();
-    let form = &FORMS[0];
-    let (text, _hold) = held(&stage, form);
-    let call = stage.slowed("exit:delay_enter=500000", &text);
-    let running = call.streams(streams).start();
-    let mut seen = Vec::new();
-    // The tracer, the front, and two more: the one in the middle and the one below it.
-    let deep = holds_within(Duration::from_secs(1), || {
-        seen = tree(running.pid()).split_off(1);
-        seen.len() >= 3
-    });
-    let seen: Vec<Identity> = seen.into_iter().filter_map(Identity::of).collect();
-    let workers = stage.workers(form.jobs);
-    for process in seen.into_iter().filter(|process| process.lives()) {
-        signal(process.pid, Signal::SIGKILL);
-    }
-    assert!(workers.iter().all(|worker| worker.lives()), "{streams:?}");
-    ends_well(&stage, form, streams);
-    // The tracer stays until the last of them has ended.
-    drop(running.returned());
-    deep
 }
 
 /// Lets time go by without giving up the core for long.

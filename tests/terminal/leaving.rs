@@ -8,8 +8,8 @@ use nix::sys::signal::Signal;
 use super::seat::Seat;
 use super::{ends_with, interactive, send, writes};
 use crate::support::{
-    Dialogue, Identity, PROMPT, STOP, Sandbox, Status, exit_of, holds_within, in_parallel, ps_json,
-    signal, stands_in, wait_until,
+    Dialogue, Identity, PROMPT, Pause, STOP, Sandbox, Status, exit_of, has_pauses, holds_within,
+    in_parallel, ps_json, signal, stands_in, wait_until,
 };
 
 /// What a text may begin with: nothing, or something that makes it one with jobs, for which the shell has
@@ -189,6 +189,44 @@ fn kill_all(sandbox: &Sandbox) {
             sandbox.agent_sh(["kill", "--grace", "300ms", id]);
         }
         running.is_empty()
+    });
+}
+
+/// At each step of a start, held there: whatever was started by then is a job that can be ended, or has gone.
+#[test]
+fn the_starter_killed_at_each_step() {
+    if !stands_in() || !has_pauses() {
+        return;
+    }
+    let points = [
+        "middle-started",
+        "starter-orphaned",
+        "supervisor-started",
+        "front-handed-off",
+    ];
+    let options = [&["-i"][..], &["-i", "--wait"], &["--wait"], &[]];
+    let cases: Vec<(&'static str, &[&str])> = points
+        .into_iter()
+        .flat_map(|point| options.map(|options| (point, options)))
+        .collect();
+    in_parallel(&cases, |_, _, (point, options)| {
+        let sandbox = Sandbox::new();
+        let pause = Pause::new(&sandbox, point);
+        let call = sandbox.call("agent-sh").arg("run").args(*options);
+        let call = pause.hold(call.args(["--", "sleep", "600"]));
+        let running = call.start();
+        pause.reached(1);
+        signal(running.pid(), Signal::SIGKILL);
+        let (mut child, streams) = running.into_files();
+        drop(streams);
+        assert_eq!(exit_of(&mut child), Status::Signaled(9));
+        pause.go();
+        let gone = holds_within(crate::support::DEADLINE, || {
+            kill_all(&sandbox);
+            sandbox.supervisors().is_empty()
+        });
+        assert!(gone, "{options:?} at {point}: {:?}", sandbox.supervisors());
+        sandbox.assert_no_survivors();
     });
 }
 

@@ -2,10 +2,14 @@
 
 /// The demonstration shows what it says.
 mod demo;
+/// Test hooks are for tests.
+mod hooks;
 /// Every dependency's licence is one that we allow, and comes from the registry.
 mod licences;
 /// The README's commands exist.
 mod readme;
+/// Shell files pass their checkers.
+mod shell;
 /// What decides in the supervisor is pure, and nothing there is long.
 mod supervisor;
 

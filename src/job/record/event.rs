@@ -15,6 +15,7 @@ use crate::text;
 
 /// How long the record is sure to last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
     Disk,
@@ -38,6 +39,7 @@ pub struct Writer {
 
 /// `exit.json`: the terminal record and event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Record {
     pub specversion: String,
     pub id: String,
@@ -60,6 +62,7 @@ pub struct Record {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct RecordData {
     pub schema: u64,
     pub job: JobId,
@@ -101,6 +104,7 @@ pub struct RecordData {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct RecordOutput {
     pub path: Option<String>,
     pub bytes_total: u64,
@@ -114,6 +118,7 @@ pub struct RecordOutput {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct RecordWriter {
     pub version: String,
     pub pid: i32,

@@ -19,15 +19,13 @@ use crate::settings::RecordCommand;
 use crate::text;
 
 mod event;
+#[cfg(test)]
+pub mod schema;
 
 pub use event::*;
 
 /// The format of both files that this version writes, and the newest it reads.
 pub const FORMAT: u64 = 1;
-
-/// The JSON Schema (draft 2020-12) of the terminal record.
-#[cfg(test)]
-pub const SCHEMA: &str = include_str!("../record.schema.json");
 
 /// Names the schema in each record.
 pub const SCHEMA_URI: &str = "urn:agent-sh:schema:job-exited:1";
@@ -45,6 +43,7 @@ pub type Moment = (SystemTime, Duration);
 
 /// A process, beyond doubt. A pid alone is reused; start times differ between time namespaces.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct ProcIdentity {
     pub pid: i32,
@@ -57,6 +56,7 @@ pub struct ProcIdentity {
 
 /// A command as it is kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct CommandText {
     pub text: String,
@@ -115,6 +115,7 @@ pub struct LeaseFile {
 /// What is known of a job from its start: the same in `run.json`, in the event of its start and in its
 /// record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct JobFacts {
     pub command: CommandText,
     pub how: How,
@@ -332,6 +333,7 @@ pub fn started_event(launch: &Launch, uid: u32, transcript: &str) -> Value {
 
 /// Somebody asked for the end of a job. It only asks: the wait status says how the job ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct KillIntent {
     pub by: KillCause,
     pub signal: i32,
@@ -344,6 +346,7 @@ pub struct KillIntent {
 
 /// Who sent the signal that ended it, as the kernel told (siginfo).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct KilledBy {
     pub signal: i32,
     pub pid: i32,
@@ -351,6 +354,7 @@ pub struct KilledBy {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Usage {
     pub user_ms: u64,
     pub sys_ms: u64,

@@ -120,3 +120,88 @@ fn any_time_has_a_name() {
         "1970-01-01T00:00:00.000Z"
     );
 }
+
+/// Other programs may rely on the schema to refuse what is none of our records.
+#[test]
+fn what_is_no_record_does_not_fit_the_schema() {
+    let schema = serde_json::from_str(schema::SCHEMA).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let ended = (SystemTime::UNIX_EPOCH, Duration::ZERO);
+    let record = terminal_event(&launch(), &facts(Outcome::Exited(0), ended), &writer("b"));
+    let record = record.to_value();
+    assert!(validator.is_valid(&record), "{record:#}");
+    for (pointer, wrong) in [
+        ("/specversion", Value::from("2.0")),
+        ("/id", "7f3k".into()),
+        ("/id", "7F3K.exit".into()),
+        ("/source", "urn:other:x:1".into()),
+        ("/type", "dev.agent-sh.job.started.v1".into()),
+        ("/subject", "../7f3k".into()),
+        ("/time", "2026-01-01T00:00:10Z".into()),
+        ("/recordedtime", Value::Null),
+        ("/dataref", "/a".into()),
+        ("/dataref", Value::Null),
+        ("/sequence", "12".into()),
+        ("/data/schema", 2.into()),
+        ("/data/job", "".into()),
+        ("/data/state", "running".into()),
+        ("/data/state", "signaled".into()),
+        ("/data/exit_code", 256.into()),
+        ("/data/exit_code", Value::Null),
+        ("/data/signal", 9.into()),
+        ("/data/core", true.into()),
+        ("/data/reason", "reboot".into()),
+        ("/data/evidence", Value::Null),
+        ("/data/kill_requested", serde_json::json!({ "by": "cli" })),
+        (
+            "/data/killed_by",
+            serde_json::json!({ "signal": 9, "pid": 1 }),
+        ),
+        ("/data/command", "text".into()),
+        ("/data/command/sha256", "0".into()),
+        ("/data/how", "fork".into()),
+        ("/data/session", 1.into()),
+        ("/data/cwd", Value::Null),
+        ("/data/started_at", "now".into()),
+        ("/data/ended_at", "now".into()),
+        ("/data/duration_ms", (-1).into()),
+        ("/data/clock", "sundial".into()),
+        ("/data/proc/pid", "1".into()),
+        ("/data/output/bytes_total", (-1).into()),
+        ("/data/output/missing_since", "then".into()),
+        ("/data/rusage", serde_json::json!({})),
+        ("/data/left_running", serde_json::json!(["no id"])),
+        ("/data/degraded", serde_json::json!([1])),
+        ("/data/durability", "none".into()),
+        (
+            "/data/untrusted_output_tail",
+            "x".repeat(LONGEST_TAIL + 1).into(),
+        ),
+        ("/data/writer/pid", Value::Null),
+    ] {
+        let mut changed = record.clone();
+        *changed.pointer_mut(pointer).unwrap() = wrong;
+        assert!(!validator.is_valid(&changed), "{pointer}: {changed:#}");
+    }
+    for (place, later) in [
+        ("", &["dataref"][..]),
+        ("/data", &["redirected_stderr", "during_call"]),
+        ("/data/output", &["missing_since"]),
+        ("/data/command", &[]),
+        ("/data/proc", &[]),
+        ("/data/writer", &[]),
+    ] {
+        let names = record.pointer(place).unwrap().as_object().unwrap().keys();
+        for name in names {
+            let mut changed = record.clone();
+            let object = changed.pointer_mut(place).unwrap().as_object_mut();
+            object.unwrap().shift_remove(name);
+            let fits = validator.is_valid(&changed);
+            assert_eq!(
+                fits,
+                later.contains(&name.as_str()),
+                "without {place}/{name}"
+            );
+        }
+    }
+}
