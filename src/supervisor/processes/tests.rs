@@ -43,6 +43,8 @@ const LIVES: [Life; 6] = [
 ];
 const RECENT: Ending = ending(101, Reach::Nobody, 10);
 const OVER: Ending = ending(99, Reach::Nobody, 10);
+/// At this very moment.
+const JUST_OVER: Ending = ending(100, Reach::Nobody, 10);
 
 /// After the call, with nothing else going on: one line per life, one column per session.
 #[test]
@@ -53,14 +55,15 @@ fn by_life_and_session() {
         Session::Job,
         Session::EndedJob(RECENT),
         Session::EndedJob(OVER),
+        Session::EndedJob(JUST_OVER),
         Session::Other,
     ];
     let table = [
-        (Life::Alive, [Stray, Job, Job, Stray, Stray]),
-        (Life::Dying, [Foreground, Job, Job, Job, Job]),
-        (Life::Exited(0), [Foreground, Job, Job, Job, Stray]),
-        (Life::Exited(37), [Foreground, Job, Job, Job, Stray]),
-        (Life::Signaled(15), [Foreground, Job, Job, Job, Stray]),
+        (Life::Alive, [Stray, Job, Job, Stray, Stray, Stray]),
+        (Life::Dying, [Foreground, Job, Job, Job, Job, Job]),
+        (Life::Exited(0), [Foreground, Job, Job, Job, Job, Stray]),
+        (Life::Exited(37), [Foreground, Job, Job, Job, Job, Stray]),
+        (Life::Signaled(15), [Foreground, Job, Job, Job, Job, Stray]),
     ];
     for (life, wanted) in table {
         let got = sessions.map(|session| classify(&process(life, session), &context(&[])));
@@ -95,6 +98,7 @@ fn a_daemon_and_the_end_of_another() {
         (Life::Exited(0), ending(101, Reach::Everybody, 10), Stray),
         (Life::Alive, ending(101, Reach::Everybody, 10), Job),
         (Life::Alive, ending(99, Reach::Everybody, 10), Stray),
+        (Life::Alive, ending(100, Reach::Everybody, 10), Stray),
         (Life::Alive, ending(101, Reach::Signal(15), 10), Stray),
     ];
     for (life, end, wanted) in table {
