@@ -46,8 +46,8 @@ pub(super) struct Events {
     pub json: bool,
 }
 
-/// How often a follower looks without being told to. A supervisor that was killed tells nobody; its
-/// jobs' loss is found by looking.
+/// How often a follower looks though nothing was reported. A supervisor that was killed reports nothing;
+/// its jobs' loss is found by looking.
 const RESCAN: Duration = Duration::from_millis(1000);
 /// Lines go out in pieces of about this size; a follower's each at once.
 const PIECE: usize = 64 * 1024;
@@ -69,7 +69,7 @@ pub(crate) fn events(context: &Context, events: &Events) -> Result<u8> {
         session: events.session.as_deref(),
         gone: 0,
     };
-    reader.tell(&timeline, &stores)?;
+    reader.print(&timeline, &stores)?;
     if reader.gone > 0 {
         let gone = reader.gone;
         message::say(format!("{gone} events are gone with their jobs"));
@@ -81,7 +81,7 @@ pub(crate) fn events(context: &Context, events: &Events) -> Result<u8> {
     Ok(0)
 }
 
-/// Tells what happens until nobody reads it any more.
+/// Prints what happens until nobody reads it any more.
 fn follow(
     context: &Context,
     mut stores: Vec<Store>,
@@ -91,7 +91,7 @@ fn follow(
 ) -> Result<()> {
     let mut sleeper = ListSleeper::new(&[]);
     loop {
-        attend(&mut sleeper, &stores, &timeline);
+        watch(&mut sleeper, &stores, &timeline);
         // Between the last look and the watch something may have come: look once more before sleeping.
         if !step(&mut reader, &mut timeline, &stores)? && sleeper.sleep(RESCAN) == Woken::ReaderGone
         {
@@ -104,7 +104,7 @@ fn follow(
     }
 }
 
-/// One look; `true`: there was something to tell.
+/// One look; `true`: there was something to print.
 fn step(reader: &mut Reader<'_>, timeline: &mut Timeline, stores: &[Store]) -> Result<bool> {
     let last = reader
         .place
@@ -113,16 +113,16 @@ fn step(reader: &mut Reader<'_>, timeline: &mut Timeline, stores: &[Store]) -> R
     if timeline.refresh(stores)?
         && let Some(last) = last
     {
-        // The history was cut; what comes next stands after what we told last.
+        // The history was cut; what comes next stands after what we printed last.
         reader.place = timeline.after(&last).ok_or_else(|| no_event(&last))?;
     }
     let before = reader.place;
-    reader.tell(timeline, stores)?;
+    reader.print(timeline, stores)?;
     Ok(reader.place > before)
 }
 
 /// Watches the list of jobs, and each that has not ended.
-fn attend(sleeper: &mut ListSleeper, stores: &[Store], timeline: &Timeline) {
+fn watch(sleeper: &mut ListSleeper, stores: &[Store], timeline: &Timeline) {
     let mut wanted: HashSet<PathBuf> = HashSet::new();
     for store in stores {
         wanted.insert(store.jobs_path());
@@ -154,7 +154,7 @@ fn warn_once(timeline: &Timeline, warned: bool) -> bool {
 }
 
 struct Reader<'a> {
-    /// How much of the timeline was told.
+    /// How much of the timeline was printed.
     place: usize,
     session: Option<&'a str>,
     /// Events whose jobs were removed.
@@ -162,7 +162,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn tell(&mut self, timeline: &Timeline, stores: &[Store]) -> Result<()> {
+    fn print(&mut self, timeline: &Timeline, stores: &[Store]) -> Result<()> {
         let mut lines = String::new();
         let ids = timeline.ids();
         while let Some(id) = ids.get(self.place) {

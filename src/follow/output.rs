@@ -179,19 +179,21 @@ pub(crate) fn sources(job: &JobView) -> Result<(Vec<Source>, Vec<Redirected>)> {
         };
         redirected.push(Redirected { is_stderr, what });
     }
-    found.push(Source {
+    found.push(transcript(job)?);
+    Ok((found, redirected))
+}
+
+/// The transcript alone.
+pub(crate) fn transcript(job: &JobView) -> Result<Source> {
+    let sizes = job.times().into_iter();
+    Ok(Source {
         from: From::Transcript(job.read_transcript(Reading::Marked)?),
         path: transcript_dir(job),
         is_stderr: false,
         tty: job.launch.facts.tty,
-        sizes: job
-            .times()
-            .into_iter()
-            .filter(|mark| mark.size.is_some())
-            .collect(),
+        sizes: sizes.filter(|mark| mark.size.is_some()).collect(),
         size: None,
-    });
-    Ok((found, redirected))
+    })
 }
 
 /// The directory in which the transcript grows.

@@ -68,7 +68,7 @@ fn a_truncated_file_is_followed_from_its_beginning() {
     let job = sandbox.script(
         "work/job",
         &format!(
-            "#!/bin/sh\nseq 1 500; printf half; read x < {0}; echo ready; read x < {0}\n",
+            "#!/bin/sh\nprintf '%s\\nhalf' \"$(seq 1 500)\"; read x < {0}; echo ready; read x < {0}\n",
             gate.path()
         ),
     );

@@ -140,3 +140,32 @@ fn only_what_is_new() {
     gate.release(1);
     assert_eq!(follower.finish().1, "4999\n5000\nnew\n");
 }
+
+/// A log that is rotated by copying and truncating: what was begun there is finished, and the new text
+/// begins a line of its own.
+#[test]
+fn a_file_that_is_truncated() {
+    let Some(sandbox) = sandbox() else { return };
+    let gate = sandbox.gate();
+    let script = sandbox.script(
+        "rotated",
+        &format!(
+            "#!/bin/sh\nprintf '%s\\nhalf' \"$(seq 1 500)\"; read x < {0}; echo new; read x < {0}\n",
+            gate.path()
+        ),
+    );
+    let call = sandbox.call("bash").c(format!("{script} >> log &")).run();
+    assert!(call.succeeded(), "{call:?}");
+    let mut follower = Follower::start(&sandbox, ["logs", "last", "-f", "--grep", "."]);
+    follower.expect("500\n");
+    let log = std::fs::OpenOptions::new()
+        .write(true)
+        .open(sandbox.work().join("log"));
+    log.unwrap().set_len(0).unwrap();
+    gate.release(1);
+    follower.expect("new\n");
+    gate.release(1);
+    let (status, seen) = follower.finish();
+    assert_eq!(status, Status::Exited(0));
+    assert!(seen.ends_with("\n500\nhalf\nnew\n"), "{seen:?}");
+}

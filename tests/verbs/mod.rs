@@ -22,6 +22,8 @@ mod restarting;
 mod settings;
 /// `doctor`, `init`, `completions`, `man`, and words that are no verbs.
 mod tools;
+/// `wait` for the ends of many jobs.
+mod waiting;
 
 use crate::support::{Sandbox, Status};
 

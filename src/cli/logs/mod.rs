@@ -227,7 +227,7 @@ impl Shown {
             if source.changed_at().is_some_and(|last| last < cutoff) {
                 source.skip_to_last(0)?;
             } else {
-                message::say("a file does not tell when what was written: all of it is shown");
+                message::say("no timestamps for a file's content: showing all of it");
             }
             return Ok(());
         }

@@ -1,7 +1,7 @@
-//! `attach`: sitting down at a job's terminal.
+//! `attach`: one's own terminal as that of a job.
 //!
 //! Keys go to the supervisor, one frame at a time; output comes from the transcript, so any number may
-//! sit at one job, and none of them can hold it up.
+//! be attached to one job, and none of them can hold it up.
 
 use std::collections::VecDeque;
 use std::io;
@@ -76,10 +76,10 @@ pub(crate) fn attach(context: &Context, attach: &Attach) -> Result<u8> {
     attach_to(&job)
 }
 
-/// Sits down, and says at the end how it was left. Gives the job's code if it ended, else 0.
+/// Attaches, and prints at the end how it was left. Gives the job's code if it ended, else 0.
 pub(crate) fn attach_to(job: &JobView) -> Result<u8> {
     let id = job.id();
-    match sit(job)? {
+    match attach_terminal(job)? {
         Left::Detached => {
             message::say(format!(
                 "detached from job {id}; 'agent-sh attach {id}' comes back"
@@ -97,8 +97,8 @@ pub(crate) fn attach_to(job: &JobView) -> Result<u8> {
     }
 }
 
-/// Sits at the job's terminal until somebody detaches or the job ends.
-pub(crate) fn sit(job: &JobView) -> Result<Left> {
+/// Is attached to the job's terminal until somebody detaches or the job ends.
+pub(crate) fn attach_terminal(job: &JobView) -> Result<Left> {
     let (control, answer) = input::reach(job)?;
     if !raw::is_there() {
         let id = job.id();
@@ -116,7 +116,7 @@ pub(crate) fn sit(job: &JobView) -> Result<Left> {
     sleeper.watch_end(job, 0);
     let live = Live::of(job, answer.size)?;
     let terminal = Terminal::take(UNDO.as_bytes())?;
-    let mut seat = Seat {
+    let mut attached = Attached {
         job,
         control,
         live,
@@ -126,8 +126,8 @@ pub(crate) fn sit(job: &JobView) -> Result<Left> {
         hint: false,
         has_typed: false,
     };
-    let left = seat.stay(&terminal, &mut sleeper);
-    raw::set_undo(&seat.undo());
+    let left = attached.run(&terminal, &mut sleeper);
+    raw::set_undo(&attached.undo());
     left
 }
 
@@ -136,7 +136,7 @@ fn soon() -> Instant {
     Instant::now() + SOON
 }
 
-struct Seat<'a> {
+struct Attached<'a> {
     job: &'a JobView,
     control: Control,
     live: Live,
@@ -151,8 +151,8 @@ struct Seat<'a> {
     has_typed: bool,
 }
 
-impl Seat<'_> {
-    fn stay(&mut self, terminal: &Terminal, sleeper: &mut Sleeper) -> Result<Left> {
+impl Attached<'_> {
+    fn run(&mut self, terminal: &Terminal, sleeper: &mut Sleeper) -> Result<Left> {
         self.follow_size();
         self.draw()?;
         loop {
@@ -176,7 +176,7 @@ impl Seat<'_> {
                 }
                 return self.how_it_ended();
             }
-            self.hear();
+            self.take_answers();
             if keys && !self.read_keys()? {
                 return Ok(Left::Detached);
             }
@@ -311,7 +311,7 @@ impl Seat<'_> {
         match self.control.tell(What::Input(bytes)) {
             Ok(serial) => self.under_way = Some((serial, count)),
             Err(Silence::Late) => self.stuck = Some(soon()),
-            // It may have ended just now; then that is what is told.
+            // It may have ended just now; then that is what is reported.
             Err(silence) => match self.job.reload()? {
                 Some(now) if now.state.is_terminal() => self.typed.clear(),
                 _ => return Err(input::explain(self.job, &silence)),
@@ -320,7 +320,7 @@ impl Seat<'_> {
         Ok(())
     }
 
-    fn hear(&mut self) {
+    fn take_answers(&mut self) {
         while let Some(answer) = self.control.hear() {
             let Some((serial, count)) = self.under_way else {
                 continue;

@@ -1,24 +1,21 @@
 //! A job's screen as it changes: the transcript drawn on a screen.
 
-use std::io::{self, Read};
-
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::follow::output::{self, CHUNK, Piece, Source};
 use crate::screen::{self, Screen};
-use crate::store::{JobView, Reading, TranscriptReader};
+use crate::store::JobView;
 use crate::wire::control::Size;
 
-/// Bytes of one read.
-const CHUNK: usize = 64 * 1024;
 /// What came before so many bytes cannot be on the screen any more, but for a full-screen program
 /// that never clears it.
-const REPLAY: usize = 1024 * 1024;
+const REPLAY: u64 = 1024 * 1024;
 
 /// How much is drawn before others get their turn.
 const ONE_TURN: usize = 64 * 1024;
 
 /// A job's output drawn on a screen.
 pub(crate) struct Live {
-    reader: TranscriptReader,
+    source: Source,
     pub(crate) screen: Screen,
     buffer: Vec<u8>,
     /// How many turns in a row had more to draw than there was time for.
@@ -30,19 +27,14 @@ impl Live {
     pub(crate) fn of(job: &JobView, size: Size) -> Result<Self> {
         let size = if size.is_sane() { size } else { usual_size() };
         let mut live = Self {
-            reader: job.read_transcript(Reading::Raw)?,
+            source: output::transcript(job)?,
             screen: Screen::new(size.rows, size.columns),
             buffer: vec![0; CHUNK],
             behind: 0,
         };
+        live.source.skip_to_last(REPLAY)?;
         // Up to now, and no further: a job may write faster than anybody can draw.
-        let all = usize::try_from(job.output().bytes_kept).unwrap_or(0);
-        let mut skip = all.saturating_sub(REPLAY);
-        live.read_on(all, |screen, bytes| {
-            let passed = skip.min(bytes.len());
-            skip -= passed;
-            screen.push(&bytes[passed..]);
-        })?;
+        live.read_on(REPLAY as usize, |screen, bytes| screen.push(bytes))?;
         Ok(live)
     }
 
@@ -72,20 +64,17 @@ impl Live {
     /// Reads about `most` bytes. `true`: there may be more.
     fn read_on(&mut self, most: usize, mut each: impl FnMut(&mut Screen, &[u8])) -> Result<bool> {
         let mut left = most;
-        loop {
-            if left == 0 {
-                return Ok(true);
-            }
-            match self.reader.read(&mut self.buffer) {
-                Ok(0) => return Ok(false),
-                Ok(read) => {
-                    each(&mut self.screen, &self.buffer[..read]);
-                    left = left.saturating_sub(read);
+        while left > 0 {
+            match self.source.next(&mut self.buffer)? {
+                None => return Ok(false),
+                Some(Piece::Bytes(bytes)) => {
+                    each(&mut self.screen, bytes);
+                    left = left.saturating_sub(bytes.len());
                 }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(source) => return Err(Error::sys("read the transcript", source)),
+                Some(Piece::Gap(_) | Piece::Truncated) => {}
             }
         }
+        Ok(true)
     }
 }
 

@@ -21,7 +21,7 @@ pub(super) enum Condition {
         wanted: Regex,
         lines: Lines,
     },
-    Port(u16, Port),
+    Port(u16, Box<Port>),
     Idle {
         job: Box<JobView>,
         limit: Duration,
@@ -51,7 +51,7 @@ impl Condition {
         }
         if let Some(number) = wait.for_port {
             return Ok(match Port::new(job, number) {
-                Ok(port) => Some(Self::Port(number, port)),
+                Ok(port) => Some(Self::Port(number, Box::new(port))),
                 // What has ended listens no more, wherever it was.
                 Err(_) if job.state.is_terminal() => None,
                 Err(error) => return Err(error),

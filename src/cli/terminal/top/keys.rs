@@ -17,9 +17,9 @@ const PAGE: usize = 10;
 impl Top<'_> {
     pub(super) fn read_keys(&mut self) -> Result<Option<Over>> {
         let failed = |source: io::Error| Error::sys("read the terminal", source);
-        let mut heard = false;
+        let mut any = false;
         while event::poll(Duration::ZERO).map_err(failed)? {
-            heard = true;
+            any = true;
             let Event::Key(key) = event::read().map_err(failed)? else {
                 continue;
             };
@@ -31,7 +31,7 @@ impl Top<'_> {
             }
         }
         // A terminal that has gone away stays readable and says nothing.
-        let gone = !heard && fds::consumer_is_gone(io::stdin().as_raw_fd());
+        let gone = !any && fds::consumer_is_gone(io::stdin().as_raw_fd());
         Ok(gone.then_some(Over::Quit))
     }
 

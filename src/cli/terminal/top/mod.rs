@@ -56,7 +56,7 @@ const TICK: Duration = Duration::from_secs(1);
 const FRAME: Duration = Duration::from_millis(50);
 /// How many turns behind a job's output something is left out: about 1 MiB.
 const LAG: u32 = 16;
-/// How long a supervisor may take to tell the size of a job's terminal.
+/// How long a supervisor may take to answer with the size of a job's terminal.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 const ENTER: &[u8] = b"\x1b[?1049h\x1b[2J\x1b[H\x1b[?25l";
@@ -128,21 +128,21 @@ pub(crate) fn top(context: &Context) -> Result<u8> {
         log_page: (0, 0),
         killers: Vec::new(),
     };
-    top.look_for_all()?;
+    top.list_all()?;
     loop {
         let job = match top.watch_jobs()? {
             Over::Quit => return Ok(0),
             Over::Signal(signal) => return Ok(end_by(signal)),
             Over::Attach(job) => job,
         };
-        top.note = Some(match attach::sit(&job) {
+        top.note = Some(match attach::attach_terminal(&job) {
             Ok(Left::Signal(signal)) => return Ok(end_by(signal)),
             Ok(Left::Ended(ended)) => sentence(&row(&ended)),
             Ok(Left::Detached) => format!("detached from job {}", job.id()),
             Err(error) => error.to_string(),
         });
         top.live = None;
-        top.look_for_all()?;
+        top.list_all()?;
     }
 }
 
@@ -183,11 +183,11 @@ impl Top<'_> {
                 return Ok(over);
             }
             if jobs {
-                self.look_for_all()?;
+                self.list_all()?;
             }
             if Instant::now() >= tick {
                 tick = Instant::now() + TICK;
-                self.look_again()?;
+                self.refresh_running()?;
             }
         }
     }
@@ -215,7 +215,7 @@ impl Top<'_> {
     // --- jobs ---
 
     /// Reads the whole store; needed when jobs come or go.
-    fn look_for_all(&mut self) -> Result<()> {
+    fn list_all(&mut self) -> Result<()> {
         let jobs = self.context.jobs()?;
         for home in jobs.iter().filter_map(|job| job.dir.parent()) {
             if !self.places.iter().any(|known| known == home) {
@@ -229,9 +229,9 @@ impl Top<'_> {
     }
 
     /// Looks at the jobs that run. Where no place is known to watch for new ones, at all.
-    fn look_again(&mut self) -> Result<()> {
+    fn refresh_running(&mut self) -> Result<()> {
         if self.places.is_empty() {
-            self.look_for_all()?;
+            self.list_all()?;
         }
         for job in &mut self.jobs {
             if !job.state.is_terminal()
@@ -241,7 +241,7 @@ impl Top<'_> {
             }
         }
         self.sort();
-        self.hear_killers();
+        self.reap_killers();
         Ok(())
     }
 
@@ -348,7 +348,7 @@ impl Top<'_> {
         }
     }
 
-    fn hear_killers(&mut self) {
+    fn reap_killers(&mut self) {
         let mut left = Vec::new();
         for mut child in std::mem::take(&mut self.killers) {
             match child.try_wait() {
@@ -373,7 +373,7 @@ fn whole() -> Rect {
     Rect::new(0, 0, columns, rows)
 }
 
-/// The size of a job's terminal, if somebody can tell; 0x0 means the usual.
+/// The size of a job's terminal, if it is known; 0x0 means the usual.
 fn size_of(job: &JobView) -> Size {
     let address = job.launch.control.as_deref().and_then(Address::from_text);
     let address = address.filter(|_| job.launch.interactive && !job.state.is_terminal());
