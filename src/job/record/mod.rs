@@ -20,9 +20,11 @@ use crate::text;
 
 mod event;
 #[cfg(test)]
-pub mod schema;
+mod schema;
 
 pub use event::*;
+#[cfg(test)]
+pub use schema::SCHEMA;
 
 /// The format of both files that this version writes, and the newest it reads.
 pub const FORMAT: u64 = 1;

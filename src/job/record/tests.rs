@@ -124,7 +124,7 @@ fn any_time_has_a_name() {
 /// Other programs may rely on the schema to refuse what is none of our records.
 #[test]
 fn what_is_no_record_does_not_fit_the_schema() {
-    let schema = serde_json::from_str(schema::SCHEMA).unwrap();
+    let schema = serde_json::from_str(SCHEMA).unwrap();
     let validator = jsonschema::validator_for(&schema).unwrap();
     let ended = (SystemTime::UNIX_EPOCH, Duration::ZERO);
     let record = terminal_event(&launch(), &facts(Outcome::Exited(0), ended), &writer("b"));

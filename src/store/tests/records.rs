@@ -41,7 +41,7 @@ fn a_job_from_start_to_end() {
 
 #[test]
 fn every_record_fits_the_schema() {
-    let schema = serde_json::from_str(crate::job::record::schema::SCHEMA).unwrap();
+    let schema = serde_json::from_str(crate::job::record::SCHEMA).unwrap();
     let validator = jsonschema::validator_for(&schema).unwrap();
     let (_keep, store) = store();
     let mut seen = Vec::new();
