@@ -172,11 +172,17 @@ fn describe(path: PathBuf) -> RealShell {
 /// The path of a program as a shell would find it; `None` when it would not.
 #[must_use]
 pub fn find_program(name: &OsStr) -> Option<PathBuf> {
+    find_program_in(name, std::env::var_os("PATH").as_deref())
+}
+
+/// The same with a PATH of one's own.
+#[must_use]
+pub fn find_program_in(name: &OsStr, path: Option<&OsStr>) -> Option<PathBuf> {
     if name.as_bytes().contains(&b'/') {
         return Some(PathBuf::from(name)).filter(|path| path.exists());
     }
-    let path = std::env::var_os("PATH").unwrap_or_else(|| OsString::from("/usr/bin:/bin"));
-    std::env::split_paths(&path)
+    let path = path.unwrap_or(OsStr::new("/usr/bin:/bin"));
+    std::env::split_paths(path)
         .map(|dir| {
             if dir.as_os_str().is_empty() {
                 PathBuf::from(".").join(name)

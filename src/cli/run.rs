@@ -16,7 +16,7 @@ use crate::job::KillCause;
 use crate::message;
 use crate::settings;
 use crate::store::{JobView, Reading};
-use crate::sys::{session, signal};
+use crate::sys::signal;
 use crate::wire::{RunJob, RunRequest};
 use clap::Args;
 
@@ -79,12 +79,7 @@ pub(crate) fn run(context: &Context, run: Run) -> Result<u8> {
         tell_of_namesake(context, name);
     }
     let sits = run.interactive && run.wait && raw::is_there();
-    let variables = run.env.clone();
     let mut request = request(run)?;
-    // The job gets this process's environment.
-    for (name, value) in &variables {
-        session::set_variable(name, value);
-    }
     if !sits {
         let (code, text) = context.start(request)?;
         return print_id(&text).map(|()| code);
@@ -208,6 +203,7 @@ pub(crate) fn request(run: Run) -> Result<RunRequest> {
             size: None,
             wait: run.wait,
             json: run.json,
+            env: run.env,
         },
     })
 }

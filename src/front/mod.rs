@@ -146,7 +146,9 @@ pub fn run_job(request: RunRequest, supervise: fn(Work) -> !) -> Result<(u8, Vec
         argv = rewritten(&argv, 2, &real, &ourselves).map_or(argv, |(argv, _)| argv);
         real.path
     } else {
-        program_for(&argv[0], run.cwd.as_deref())?
+        let asked = run.env.iter().rev().find(|(name, _)| name == "PATH");
+        let asked = asked.map(|(_, value)| OsStr::new(value));
+        program_for(&argv[0], run.cwd.as_deref(), asked.or(path.as_deref()))?
     };
     let mut work = Work::new(
         program,
@@ -168,14 +170,14 @@ pub fn run_job(request: RunRequest, supervise: fn(Work) -> !) -> Result<(u8, Vec
 }
 
 /// The program that `run` is to start, from where it is to start it.
-fn program_for(name: &OsStr, cwd: Option<&Path>) -> Result<PathBuf> {
+fn program_for(name: &OsStr, cwd: Option<&Path>, path: Option<&OsStr>) -> Result<PathBuf> {
     let failed = |errno| Error::Start {
         program: PathBuf::from(name),
         source: std::io::Error::from_raw_os_error(errno),
     };
     let found = match cwd.filter(|_| name.as_bytes().contains(&b'/')) {
         Some(cwd) => Some(cwd.join(name)).filter(|path| path.exists()),
-        None => shell::find_program(name),
+        None => shell::find_program_in(name, path),
     };
     let found = found.ok_or_else(|| failed(libc::ENOENT))?;
     if shell::is_program(&found) {

@@ -53,12 +53,6 @@ pub fn parent_pid() -> i32 {
     unsafe { libc::getppid() }
 }
 
-/// Sets a variable for this process and for those that it starts. For a process without threads.
-pub fn set_variable(name: &str, value: &str) {
-    // SAFETY: a verb calls this before it starts a thread.
-    unsafe { std::env::set_var(name, value) };
-}
-
 /// Starts a new session. Async-signal-safe.
 pub fn child_new_session() -> io::Result<()> {
     // SAFETY: takes nothing.

@@ -138,4 +138,6 @@ pub struct RunJob {
     pub wait: bool,
     /// The id is printed as JSON.
     pub json: bool,
+    /// Variables that it gets beyond the caller's.
+    pub env: Vec<(String, String)>,
 }

@@ -194,6 +194,12 @@ fn variables_of_a_job() {
         .env("A", "0")
         .run();
     assert_eq!(ran.text(), "1|x=y|\n", "{ran:?}");
+    // The program is looked for where the job would.
+    std::fs::create_dir(sandbox.path("here")).unwrap();
+    sandbox.script("here/greet", "#!/bin/sh\necho \"hello from $0\"\n");
+    let path = format!("PATH={}:/usr/bin:/bin", sandbox.path("here").display());
+    let ran = sandbox.agent_sh(["run", "--wait", "--env", &path, "--", "greet"]);
+    assert!(ran.text().starts_with("hello from"), "{ran:?}");
     for wrong in ["A", "=1", ""] {
         let ran = sandbox.agent_sh(["run", "--env", wrong, "--", "true"]);
         assert_eq!(ran.status, Status::Exited(2), "{wrong}: {ran:?}");

@@ -137,7 +137,16 @@ fn become_program(
         drop(fds::put(follower, fd));
     }
     let id = String::from_utf8_lossy(&id[..length]);
-    let mut extra = wire::job_environment(&id, tty && !run.interactive);
+    let ours = wire::job_environment(&id, tty && !run.interactive);
+    let asked = run.env.iter();
+    let mut extra: Vec<Vec<u8>> = asked
+        .map(|(name, value)| format!("{name}={value}").into_bytes())
+        .collect();
+    extra.extend(ours.into_iter().filter(|entry| {
+        let name = entry.split(|&byte| byte == b'=').next();
+        let is_asked = |(asked, _): &(String, String)| Some(asked.as_bytes()) == name;
+        !run.env.iter().any(is_asked)
+    }));
     extra.extend(marker.iter().cloned());
     child_restore(work);
     let error = Image::new(&work.shell, &work.argv, &extra).child_exec();
