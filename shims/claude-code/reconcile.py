@@ -19,8 +19,9 @@ import subprocess
 import sys
 
 ANNOUNCED = re.compile(r"^\[agent-sh\] job (\w+) is still running in the background", re.M)
-TASK = re.compile(r"running in (?:the )?background with ID: (\w+)")
-COMPLETED = re.compile(r"<task-id>(\w+)</task-id>.*?<status>(\w+)</status>", re.S)
+TASK = re.compile(r"(?:running in (?:the )?background with ID: |moved to the background \(ID: )(\w+)")
+# One notification may name several tasks before their common status.
+NOTIFIED = re.compile(r"<task-id>(\w+)</task-id>|<status>\w+</status>")
 
 
 def texts(content):
@@ -31,6 +32,17 @@ def texts(content):
         for block in content:
             if isinstance(block, dict):
                 yield from texts(block.get("text") or block.get("content") or "")
+
+
+def completed(text):
+    """The tasks that a text says are over."""
+    named = []
+    for found in NOTIFIED.finditer(text):
+        if found.group(1):
+            named.append(found.group(1))
+        else:
+            yield from named
+            named = []
 
 
 def read(path):
@@ -52,7 +64,7 @@ def read(path):
                             tasks[task] = commands.get(block.get("tool_use_id"))
             for text in texts(content):
                 jobs.update(dict.fromkeys(ANNOUNCED.findall(text)))
-                over.update(task for task, _ in COMPLETED.findall(text))
+                over.update(completed(text))
     return list(jobs), {task: command for task, command in tasks.items() if task not in over}
 
 

@@ -5,6 +5,8 @@
 mod gemini;
 /// What each event of Claude Code gets, and who may say it.
 mod hooks;
+/// What a transcript says, and what is true.
+mod reconcile;
 /// `setup` and its `--undo`.
 mod setup;
 /// Wake-ups by HTTP.
