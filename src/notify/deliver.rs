@@ -194,8 +194,9 @@ pub fn attempt(
                 Attempt::Dead(why)
             }
             Sent::Unwanted(why) => {
-                claim.dead(&why)?;
+                // In this order: whoever sees the event given up finds the subscription disabled.
                 store.disable(&sub.name, &why)?;
+                claim.dead(&why)?;
                 Attempt::Dead(why)
             }
         },
