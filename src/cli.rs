@@ -2,6 +2,7 @@
 //!
 //! `-c` and the other forms of a shell are told apart before any of this is built.
 
+mod ci;
 mod entrypoint;
 mod notify;
 mod seat;
@@ -16,6 +17,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use regex::Regex;
 
+pub use ci::{Ci, CiReport, CiWhat, FailOn};
 pub use entrypoint::Entrypoint;
 pub use notify::*;
 pub use seat::{Attach, Send, Top};
@@ -73,6 +75,7 @@ pub enum Verb {
     Events(Events),
     Gc(Gc),
     Parse(Parse),
+    Ci(Ci),
     Entrypoint(Entrypoint),
     Setup(Setup),
     Hook(Hook),

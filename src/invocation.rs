@@ -41,6 +41,7 @@ pub const VERBS: &[&str] = &[
     "events",
     "gc",
     "parse",
+    "ci",
     "entrypoint",
     "setup",
     "hook",

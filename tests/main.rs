@@ -5,6 +5,8 @@
     reason = "a test that cannot go on should stop where it is; clippy's own allowance does not reach helpers"
 )]
 
+/// Builds: what is reported of their jobs, and what their runners do.
+mod ci;
 /// PID 1 of a container.
 mod entrypoint;
 /// Harnesses: settings changed and restored, hooks.

@@ -68,7 +68,7 @@ pub const SETTINGS: [Setting; 16] = [
         "session",
         "AGENT_SH_SESSION",
         "any text: the conversation that jobs belong to",
-        "what the harness exports, else the harness process",
+        "what the harness exports, else the CI job, else the harness process",
     ),
     setting(
         "transcript_cap",

@@ -4,6 +4,7 @@
 //! error that `main` tells. Verbs read the store and signal processes; they never write a record.
 
 mod attach;
+mod ci;
 mod completions;
 mod doctor;
 mod events;
@@ -121,6 +122,7 @@ fn dispatch(verb: Verb, hooks: Hooks) -> Result<u8> {
         Verb::Hook(hook) => Ok(hook::hook(&context, &hook)),
         Verb::Run(run) => run::run(&context, run),
         Verb::Parse(parse) => parse::parse(&context, &parse),
+        Verb::Ci(ci) => ci::ci(&context, &ci),
         // Taken care of before clap; only its help leads here.
         Verb::Entrypoint(_) => Ok(0),
         Verb::Setup(setup) => setup::setup(&context, &setup),
