@@ -89,6 +89,7 @@ pub fn run(args: Vec<OsString>) -> u8 {
             launcher::interpose(what, &words, front::nested_supervisor())
         }
         Role::Deliver(words) => notify::deliver::main(&words),
+        Role::Mirror(words) => entrypoint::mirror(&words),
         Role::Keep(words) => harness::run::keeper(&words),
         Role::HookProgram(program) => notify::become_hook(&program),
         Role::Verb => verbs::main(args, hooks),

@@ -6,6 +6,7 @@
 //! them end, and tells them to end their jobs by a signal with a number ([`END_JOBS`]). They write the
 //! records and have subscribers notified; this process only waits for that.
 
+mod mirror;
 mod options;
 mod stage;
 
@@ -25,6 +26,7 @@ use crate::sys::signal::{self, Saved};
 use crate::sys::{clock, proc, session};
 use crate::{message, shell};
 
+pub use mirror::main as mirror;
 use options::{Options, Refused};
 use stage::{Effect, Event, Stage, step};
 
@@ -36,6 +38,9 @@ const SETTLING: Duration = Duration::from_millis(1500);
 /// How often jobs are looked for while the end is near: one that starts then is told too, and a
 /// supervisor that is nobody's child of ours ends unseen.
 const LOOK: Duration = Duration::from_millis(250);
+
+/// How long the last lines of jobs may take to a reader that reads. One that does not is given up earlier.
+const MIRROR_END: Duration = Duration::from_secs(10);
 
 /// Reads scripts that name no other interpreter.
 const SCRIPT_SHELL: &str = "/bin/sh";
@@ -64,6 +69,10 @@ struct Entrypoint {
     deadline: Option<Duration>,
     /// Whether stdin is a terminal that is handed on.
     has_terminal: bool,
+    /// The process that shows what jobs write; `None`: nobody does.
+    mirror: Option<i32>,
+    /// When the first TERM came.
+    stopped_at: Option<Duration>,
 }
 
 fn serve(options: Options) -> u8 {
@@ -89,9 +98,20 @@ fn serve(options: Options) -> u8 {
     // Ignored, the kernel would reap for us, and nobody could be waited for.
     signal::reset(&[libc::SIGCHLD]);
     let has_terminal = fds::kind(0) == Kind::Terminal;
-    let child = match start(&options.command, &saved, has_terminal) {
+    let mirror = options.mirror.then(|| mirror::start(&saved)).flatten();
+    if options.mirror && mirror.is_none() {
+        message::say("cannot show the output of jobs: there is no stdout, or no /proc");
+    }
+    let extra = mirror.map(|_| mirror::variable()).into_iter().collect();
+    let child = match start(&options.command, extra, &saved, has_terminal) {
         Ok(child) => child,
-        Err(error) => return options.exit_code(message::error(&error)),
+        Err(error) => {
+            if let Some(mirror) = mirror {
+                init::pass_on(mirror, libc::SIGKILL, false);
+                process::wait_for(mirror);
+            }
+            return options.exit_code(message::error(&error));
+        }
     };
     hold_nothing(has_terminal);
     let mut entrypoint = Entrypoint {
@@ -101,15 +121,23 @@ fn serve(options: Options) -> u8 {
         stage: Stage::Serving,
         deadline: None,
         has_terminal,
+        mirror,
+        stopped_at: None,
     };
     while entrypoint.stage != Stage::Done {
         entrypoint.turn(&signals);
     }
+    entrypoint.end_mirror(&signals);
     entrypoint.exit_code()
 }
 
 /// Starts the command in a process group of its own, in the foreground of the terminal if we are.
-fn start(command: &[OsString], saved: &Saved, has_terminal: bool) -> Result<i32, Error> {
+fn start(
+    command: &[OsString],
+    mut extra: Vec<Vec<u8>>,
+    saved: &Saved,
+    has_terminal: bool,
+) -> Result<i32, Error> {
     let name = &command[0];
     let failed = |source| Error::Start {
         program: PathBuf::from(name),
@@ -132,13 +160,13 @@ fn start(command: &[OsString], saved: &Saved, has_terminal: bool) -> Result<i32,
             Forked::Parent(pid) => Ok(pid),
             Forked::Child => {
                 child_prepare();
-                let extra = [format!("LISTEN_PID={}", session::pid()).into_bytes()];
+                extra.push(format!("LISTEN_PID={}", session::pid()).into_bytes());
                 let error = failed(Images::new(&program, command, &extra).child_exec());
                 process::exit_now(i32::from(message::error(&error)))
             }
         };
     }
-    let images = Images::new(&program, command, &[]);
+    let images = Images::new(&program, command, &extra);
     let mut failure = None;
     let pid = process::spawn_sharing(&mut || {
         child_prepare();
@@ -239,6 +267,9 @@ impl Entrypoint {
             );
         }
         let impatient = matches!(signal, libc::SIGINT | libc::SIGQUIT | libc::SIGHUP);
+        if signal == libc::SIGTERM {
+            self.stopped_at.get_or_insert_with(clock::boottime);
+        }
         if signal == libc::SIGTERM || impatient && self.stage == Stage::Draining {
             self.happen(Event::Stop);
         }
@@ -249,6 +280,7 @@ impl Entrypoint {
             if pid == self.child {
                 self.status = Some(status);
             }
+            self.mirror.take_if(|mirror| *mirror == pid);
         }
         if self.status.is_some() {
             if self.has_terminal {
@@ -344,8 +376,31 @@ impl Entrypoint {
         } else {
             proc::tree_in(&table, own)
         };
-        all.retain(|stat| stat.pid != own && !stat.is_dead());
+        all.retain(|stat| stat.pid != own && Some(stat.pid) != self.mirror && !stat.is_dead());
         all
+    }
+
+    /// Lets the last lines of jobs out, but waits for no reader beyond the time that there is.
+    fn end_mirror(&mut self, signals: &AllSignals) {
+        let Some(mirror) = self.mirror else { return };
+        let now = clock::boottime();
+        let all = self.options.budget.saturating_add(SETTLING);
+        let left = self.stopped_at.map_or(MIRROR_END, |at| {
+            at.saturating_add(all).saturating_sub(now).min(MIRROR_END)
+        });
+        let until = now.saturating_add(left.max(LOOK));
+        init::pass_on(mirror, libc::SIGTERM, false);
+        while self.mirror.is_some() {
+            let left = until.saturating_sub(clock::boottime());
+            if left.is_zero() {
+                // Not PID 1, nobody else would end it.
+                init::pass_on(mirror, libc::SIGKILL, false);
+                return;
+            }
+            if signals.wait(Some(left)) == Some(libc::SIGCHLD) {
+                self.reap();
+            }
+        }
     }
 
     fn exit_code(&self) -> u8 {

@@ -127,7 +127,12 @@ pub const SETTINGS: [Setting; 16] = [
 ];
 
 /// Variables with our prefix that are no settings: we set them ourselves, for jobs and descendants.
-pub const OWN_VARIABLES: [&str; 3] = ["AGENT_SH_SUPERVISOR", "AGENT_SH_CALLER", "AGENT_SH_JOB"];
+pub const OWN_VARIABLES: [&str; 4] = [
+    "AGENT_SH_SUPERVISOR",
+    "AGENT_SH_CALLER",
+    "AGENT_SH_JOB",
+    "AGENT_SH_MIRROR",
+];
 
 /// The table of the README.
 #[must_use]

@@ -282,7 +282,7 @@ impl Store {
         &self.degraded
     }
 
-    fn ids(&self) -> Result<Vec<JobId>> {
+    pub(crate) fn ids(&self) -> Result<Vec<JobId>> {
         let names = fsx::names(&self.jobs)
             .map_err(|source| Error::io("list", &self.path.join("v1/jobs"), source))?;
         Ok(names

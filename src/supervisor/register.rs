@@ -7,7 +7,7 @@ use super::jobs::{Mirror, Opened, Output, STDOUT, open_channel, redirections};
 use super::ledger::Start;
 use super::{Phase, Supervisor};
 use crate::handoff::control::open_answer;
-use crate::handoff::{Register, Registered};
+use crate::handoff::{MIRROR_VARIABLE, Register, Registered};
 use crate::plan::asked::Asked;
 use crate::settings::Capture;
 use crate::sys::{fds, proc, session};
@@ -151,7 +151,7 @@ impl Supervisor {
             };
             job.mirrors = shown.map(|mirror| {
                 mirror.filter(|mirror| match mirror {
-                    Mirror::Sink(_) => self.phase != Phase::Released,
+                    Mirror::Sink(sink) => self.phase != Phase::Released && !self.is_mirrored(*sink),
                     Mirror::Job(parent, _) => *parent != index,
                 })
             });
@@ -198,6 +198,16 @@ impl Supervisor {
         let object = fds::object_of(pid, fd);
         let mut feeds = self.feeds.iter().flatten();
         feeds.any(|feed| Some(feed.object) == object)
+    }
+
+    /// Whether the container shows every job on this stream of the call.
+    fn is_mirrored(&self, sink: usize) -> bool {
+        let Some(shown) = std::env::var_os(MIRROR_VARIABLE) else {
+            return false;
+        };
+        let object = fds::object(self.sinks[sink].original()).map(|object| object.to_string());
+        let shown = shown.to_string_lossy();
+        object.is_some_and(|object| shown.split(' ').any(|word| word == object))
     }
 
     fn own_streams(&self, pid: i32) -> [Option<Mirror>; 2] {
