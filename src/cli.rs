@@ -90,7 +90,8 @@ pub enum Verb {
 #[command(after_help = "\
 A single argument with spaces is a command for the real shell; several words are a program and its arguments.
 Prints the job's id. With -i the job accepts input ('agent-sh send', 'agent-sh attach'); with -i --wait at a terminal \
-you are attached at once, and Ctrl-] detaches. A signal to --wait ends the waiting, not the job. With --wait, a pipe or file \
+you are attached at once, and Ctrl-] detaches. A signal to --wait ends the waiting, not the job; where every \
+process ends with this call (PID 1 of a container), it goes to the job, and 'run' without --wait stays until the job has ended. With --wait, a pipe or file \
 as stdin is passed to the job; otherwise its stdin is /dev/null. A name refers to the newest running job that has it, else the newest.
 
 Example:

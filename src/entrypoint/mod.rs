@@ -420,12 +420,21 @@ fn is_supervisor(stat: &proc::Stat) -> bool {
     is_named(stat, SUPERVISOR_TITLE)
 }
 
-/// A supervisor, or a helper that carries notifications, also one that has yet to name itself.
+/// A supervisor, or a helper that carries notifications, also one that has yet to name itself. In the middle of
+/// its exec it has neither a name nor arguments, only the program.
 fn is_ours(stat: &proc::Stat) -> bool {
-    let words = || proc::cmdline(stat.pid).unwrap_or_default();
-    is_supervisor(stat)
-        || is_named(stat, DELIVERY_TITLE)
-        || words().get(1).is_some_and(|word| word == DELIVER)
+    if is_supervisor(stat) || is_named(stat, DELIVERY_TITLE) {
+        return true;
+    }
+    let words = proc::cmdline(stat.pid).unwrap_or_default();
+    match words.get(1) {
+        Some(word) => word == DELIVER,
+        None => {
+            let program = || proc::link(session::pid(), "exe");
+            let its = proc::link(stat.pid, "exe");
+            words.is_empty() && its.is_some() && its == program()
+        }
+    }
 }
 
 /// The kernel keeps 15 bytes of a name.

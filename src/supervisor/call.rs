@@ -7,9 +7,7 @@ use nix::sys::epoll::EpollFlags;
 use super::jobs::Job;
 use super::stream::Sink;
 use super::{DRAIN, LAUNCHING, Phase, REGISTRATION, Supervisor};
-use crate::caller;
 use crate::handoff::ToFront;
-use crate::settings::Linger;
 use crate::sys::{clock, process};
 
 /// From the end of the call to the work that the harness need not wait for.
@@ -148,7 +146,13 @@ impl Supervisor {
             return;
         }
         if self.run.is_some() {
-            self.finish_call(self.shell.status.map_or(125 << 8, |(status, _)| status));
+            let status = self.shell.status.map_or(125 << 8, |(status, _)| status);
+            if self.owes_before_the_end() {
+                self.linger_with(status);
+                self.end_lingering();
+            } else {
+                self.finish_call(status);
+            }
             return;
         }
         if self.is_being_killed() {
@@ -198,9 +202,12 @@ impl Supervisor {
         let status = self.shell.status.map_or(125 << 8, |(status, _)| status);
         self.record_killed_foreground(status);
         let lives = self.jobs.iter().any(|job| !job.ended) || self.has_unseen();
-        if lives && self.link.is_some() && self.lingers() {
+        let stays = lives && self.lingers() || self.owes_before_the_end();
+        if stays && self.link.is_some() {
             self.say_announcement();
             self.phase = Phase::Lingering;
+            self.end_new_jobs();
+            self.end_lingering();
             return;
         }
         self.say_announcement();
@@ -247,25 +254,5 @@ impl Supervisor {
         self.settle_down_at = None;
         self.jobs.iter_mut().for_each(Job::settle_down);
         self.ledger.tidy();
-    }
-
-    /// Whether the front stays until the jobs have ended.
-    pub(super) fn lingers(&self) -> bool {
-        match self.settings.linger {
-            Linger::Always => true,
-            Linger::Never => false,
-            Linger::Auto => *self
-                .dies_with_the_call
-                .get_or_init(|| caller::dies_with_the_call(self.front == 1, self.caller)),
-        }
-    }
-
-    /// A lingering call ends with its last job.
-    pub(super) fn end_lingering(&mut self) {
-        let over = || self.jobs.iter().all(|job| job.ended) && !self.has_unseen();
-        if self.phase == Phase::Lingering && over() {
-            let status = self.shell.status.map_or(125 << 8, |(status, _)| status);
-            self.finish_call(status);
-        }
     }
 }

@@ -20,6 +20,12 @@ impl Supervisor {
     /// hurries.
     fn drain(&mut self, grace: Duration) {
         let until = clock::boottime().saturating_add(grace);
+        self.drain_jobs(grace);
+        self.drain_foreground(until);
+    }
+
+    pub(super) fn drain_jobs(&mut self, grace: Duration) {
+        let until = clock::boottime().saturating_add(grace);
         for index in 0..self.jobs.len() {
             let job = &mut self.jobs[index];
             if job.ended {
@@ -31,6 +37,9 @@ impl Supervisor {
                 job.deadline = Some(until);
             }
         }
+    }
+
+    fn drain_foreground(&mut self, until: Duration) {
         if self.phase != Phase::Foreground || self.run.is_some() {
             return;
         }

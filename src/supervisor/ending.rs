@@ -159,6 +159,7 @@ impl Supervisor {
         let wish = wish.or_else(|| live.and_then(|live| live.kill_intent(&outcome)));
         // Before the record tells others of it, who may act on that.
         self.note_ending(index, signal, wish.as_ref().map(|wish| wish.signal));
+        self.say_ending(index, &outcome, ended.1);
         let job = &mut self.jobs[index];
         if let Some(mut live) = job.live.take() {
             let mut facts = ExitFacts::new(outcome, "supervisor", evidence, ended);

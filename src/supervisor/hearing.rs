@@ -45,6 +45,9 @@ impl Supervisor {
             // `kill 0`: the front is in the group that it meant, and so is everybody else.
             return;
         }
+        if self.stop_with_jobs(signal) {
+            return;
+        }
         if self.phase != Phase::Foreground {
             // The shell has ended and its last output, or a job, holds the front: it may go.
             if !matches!(signal, libc::SIGUSR1 | libc::SIGUSR2) {

@@ -17,6 +17,7 @@ mod hearing;
 mod jobs;
 mod kills;
 mod ledger;
+mod linger;
 mod news;
 mod processes;
 mod redirected;
@@ -172,6 +173,8 @@ pub(crate) struct Supervisor {
     /// The process that started the front.
     caller: i32,
     front: i32,
+    /// What is known of a call that stays for its jobs.
+    staying: linger::Staying,
     /// Whether everything here dies with the call, once asked.
     dies_with_the_call: std::cell::OnceCell<bool>,
     ourselves: std::path::PathBuf,
@@ -280,6 +283,7 @@ impl Supervisor {
             self.leftovers_at,
             self.kills.next(),
             self.settle_down_at,
+            self.staying.next(),
             self.looks.map(|(_, at)| at),
             self.retry_at,
             self.settled_in_at,
@@ -367,6 +371,9 @@ impl Supervisor {
         if self.retry_at.take_if(|at| *at <= now).is_some() {
             self.write_unwritten();
         }
+        if self.staying.next().is_some() {
+            self.end_lingering();
+        }
         for index in 0..self.jobs.len() {
             if self.jobs[index].deadline.take_if(|at| *at <= now).is_some() {
                 self.time_out(index, "timeout");
@@ -414,6 +421,7 @@ impl Supervisor {
                 }
             }
             process::reap(change.pid);
+            self.helpers.retain(|helper| *helper != change.pid);
         }
         self.end_lingering();
         self.check_unwatched();

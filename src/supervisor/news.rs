@@ -1,7 +1,7 @@
 //! Who wants to hear of our jobs: they are entered when the call is over, and told by a helper process
 //! once something ended. The supervisor itself delivers nothing: it must not wait for anybody.
 
-use super::{Phase, Supervisor};
+use super::Supervisor;
 use crate::notify::start;
 use crate::sys::process::{self, Image};
 
@@ -13,7 +13,7 @@ impl Supervisor {
     /// Enters new jobs with those who are to be told of their end, and has them followed where
     /// somebody wants to hear of their output. After the call, so that it costs the call nothing.
     pub(super) fn introduce_jobs(&mut self) {
-        if self.phase != Phase::Released {
+        if !self.may_tell() {
             return;
         }
         while self.introduced < self.jobs.len() {
@@ -49,7 +49,7 @@ impl Supervisor {
             return;
         }
         self.introduce_jobs();
-        if !self.news || self.phase != Phase::Released {
+        if !self.news || !self.may_tell() {
             return;
         }
         self.news = false;

@@ -185,7 +185,9 @@ impl Supervisor {
                 code = code_of(error.raw_os_error().unwrap_or(libc::EIO));
             }
         }
-        if !run.wait {
+        if !run.wait && code == 0 && self.lingers_for_run(run) {
+            self.linger_with(0);
+        } else if !run.wait {
             link.tell(&ToFront::Done(i32::from(code) << 8));
             self.phase = Phase::Released;
         }

@@ -53,6 +53,9 @@ pub(super) fn start(mut work: Work) -> Option<Supervisor> {
             }
             supervisor.watch(&link.requests, TOKEN_LINK);
             supervisor.link = Some(link);
+            if supervisor.phase == Phase::Lingering {
+                supervisor.say_announcement();
+            }
             Some(supervisor)
         }
         Err(error) => {
@@ -165,6 +168,7 @@ fn begin(mut work: Work, link: &mut FrontLink) -> std::io::Result<Supervisor> {
         run: work.run,
         caller: work.caller,
         front: work.front,
+        staying: super::linger::Staying::default(),
         dies_with_the_call: std::cell::OnceCell::new(),
         ourselves: work.ourselves,
         last_tail: Vec::new(),

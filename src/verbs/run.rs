@@ -6,12 +6,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::caller;
 use crate::cli::Run;
 use crate::error::{Error, Result};
 use crate::handoff::control::Size;
 use crate::message;
+use crate::settings::Linger;
 use crate::store::{JobView, Reading};
-use crate::sys::signal;
+use crate::sys::{session, signal};
 use crate::verbs::format::sentence;
 use crate::verbs::{Context, attach, misuse, row, terminal, wait};
 
@@ -40,6 +42,9 @@ pub(crate) fn run(context: &Context, run: Run) -> Result<u8> {
     }
     let sits = run.interactive && run.wait && terminal::is_there();
     let mut request = request(run)?;
+    if !request.wait {
+        refuse_to_lose(context)?;
+    }
     if !sits {
         let (code, text) = context.start(request)?;
         return print_id(&text).map(|()| code);
@@ -63,6 +68,21 @@ pub(crate) fn run(context: &Context, run: Run) -> Result<u8> {
             _ => Err(error),
         },
     }
+}
+
+/// Where everything ends with this call, and it is not to stay, the job would be lost without a word.
+fn refuse_to_lose(context: &Context) -> Result<()> {
+    let never = context.settings.linger == Linger::Never;
+    if never && caller::dies_with_the_call(session::pid() == 1, session::parent_pid()) {
+        return Err(Error::Failed {
+            text: "cannot start a job: every process here ends with this call".to_owned(),
+            hint: Some(
+                "use --wait, or leave AGENT_SH_LINGER at 'auto', and the call stays with the job"
+                    .to_owned(),
+            ),
+        });
+    }
+    Ok(())
 }
 
 /// Prints what is to be printed of a job that runs now. Its id must reach the caller: if not there, then
