@@ -21,7 +21,7 @@ pub use ci::{Ci, CiReport, CiWhat, FailOn};
 pub use entrypoint::Entrypoint;
 pub use notify::*;
 pub use seat::{Attach, Send, Top};
-pub use setup::{ClaudeCode, Codex, Gemini, Hook, How, Opencode, Setup, SetupWhat, Shims};
+pub use setup::{ClaudeCode, Codex, Gemini, Hook, How, Opencode, Setup, SetupWhat, Shims, System};
 pub use tools::*;
 pub use values::signal;
 

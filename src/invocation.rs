@@ -255,7 +255,7 @@ pub fn read(
 }
 
 /// The last part of a name, without the dash of a login shell, and whether it had one.
-fn base_name(name: &OsStr) -> (String, bool) {
+pub(crate) fn base_name(name: &OsStr) -> (String, bool) {
     let bytes = name.as_bytes();
     let base = bytes.rsplit(|&byte| byte == b'/').next().unwrap_or(bytes);
     let plain = base.strip_prefix(b"-");

@@ -23,6 +23,8 @@ mod oracle;
 mod origins;
 /// What a job wrote: `logs`, and what `wait` watches for.
 mod output;
+/// Little machines, and what a release consists of.
+mod packages;
 /// Rewritten texts under the real shells, without a supervisor.
 mod rewrite;
 /// Sandbox, calls, gates: what the topics stand on.

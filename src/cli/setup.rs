@@ -26,6 +26,7 @@ pub enum SetupWhat {
     Opencode(Opencode),
     Codex(Codex),
     Gemini(Gemini),
+    System(System),
 }
 
 /// Create a directory of links (sh bash zsh dash nohup setsid agent-sh) to put first in PATH
@@ -49,6 +50,27 @@ pub struct Shims {
     /// Only show what would be done
     #[arg(long)]
     pub print: bool,
+}
+
+/// Make agent-sh a login shell that users can choose: links in /usr/local/bin, entries in /etc/shells
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Links agent-sh-bash, agent-sh-zsh and so on, for each of these shells that this machine has, and lists them in /etc/shells. \
+'chsh -s' makes one of them a user's shell. Needs root. The package for Debian does the same in /usr/bin. --undo removes \
+links and entries; it refuses while a user's shell is one of them, who could not log in any more.
+
+Example:
+  sudo agent-sh setup system
+  chsh -s /usr/local/bin/agent-sh-bash
+  sudo agent-sh setup system --undo
+
+Exit codes: 0 success, even if nothing had to be done, 2 wrong usage, 125 a file is in the way or agent-sh failed.")]
+pub struct System {
+    /// Where to put the links
+    #[arg(long, value_name = "DIR", default_value = "/usr/local/bin")]
+    pub dir: PathBuf,
+    #[command(flatten)]
+    pub how: How,
 }
 
 /// Set up Claude Code and its Agent SDK: the shell, and hooks that notify it when a job ends

@@ -5,6 +5,7 @@ mod codex;
 mod gemini;
 mod opencode;
 mod shims;
+mod system;
 
 use std::path::{Path, PathBuf};
 
@@ -22,6 +23,7 @@ pub(crate) fn setup(context: &Context, setup: &Setup) -> Result<u8> {
         SetupWhat::Opencode(given) => opencode::setup(context, given),
         SetupWhat::Codex(given) => codex::setup(context, &given.how),
         SetupWhat::Gemini(given) => gemini::setup(context, given),
+        SetupWhat::System(given) => system::setup(given),
     }
 }
 
