@@ -164,6 +164,36 @@ fn a_stop_while_the_command_runs_ends_all() {
     assert_eq!(told(&sandbox), 2, "{ended:?}");
 }
 
+/// A sandbox that was made for the call, as bubblewrap makes it: the call is not PID 1 there, but ends with it.
+#[test]
+fn a_stop_of_a_call_in_a_sandbox_ends_its_jobs() {
+    let Some(sandbox) = sandbox() else { return };
+    let helper = sandbox.path("bwrap");
+    fs::copy(crate::support::real("dash"), &helper).unwrap();
+    let ready = sandbox.path("ready");
+    let job = format!(
+        "{{ trap 'exit 4' TERM; : >{}; while :; do sleep 0.05; done; }} & :",
+        ready.display()
+    );
+    let text = format!("{} -c \"{job}\"; exit $?", sandbox.link("bash").display());
+    let call = sandbox.unshare(&["--pid", "--fork", "--mount-proc"]);
+    let call = call.arg(&helper).args(["-c", &text]).start();
+    wait_until("the job has its trap", || ready.exists());
+    let init = init_of(&call);
+    let children = fs::read_to_string(format!("/proc/{init}/task/{init}/children")).unwrap();
+    let front = children.split_whitespace().next().unwrap();
+    signal(front.parse().unwrap(), Signal::SIGTERM);
+    let ended = call.finish();
+    assert_eq!(ended.status, Status::Exited(143), "{ended:?}");
+    let records = job_records(&sandbox);
+    assert_eq!(records.len(), 1, "{records:#?}");
+    assert_eq!(
+        (records[0].exit_code(), by(&records[0])),
+        (Some(4), "drain")
+    );
+    assert_eq!(told(&sandbox), 1, "{ended:?}");
+}
+
 /// Somebody who does not want to wait says so twice.
 #[test]
 fn a_second_interrupt_does_not_wait() {
@@ -255,9 +285,14 @@ fn a_subscriber_that_is_deaf_does_not_hold_the_end() {
     let script = sandbox.script("deaf", "#!/bin/sh\nexec sleep 1000\n");
     let added = sandbox.agent_sh(["notify", "add", &format!("exec:{script}")]);
     assert!(added.succeeded(), "{added:?}");
-    let call = as_pid_1(&sandbox, &["-c", "sh -c 'exit 3' & sleep 0.01"]).start();
+    let gate = sandbox.gate();
+    let text = format!("sh -c 'read -r x <{}; exit 3' & exit 5", gate.path());
+    let call = as_pid_1(&sandbox, &["-c", &text]).start();
+    wait_until("the job runs", || ps_json(&sandbox).len() == 1);
+    gate.release(1);
     let ended = call.finish();
-    assert_eq!(ended.status, Status::Exited(0), "{ended:?}");
+    assert_eq!(ended.status, Status::Exited(5), "{ended:?}");
+    assert_eq!(job_records(&sandbox)[0].exit_code(), Some(3));
 }
 
 /// A container with nothing: a root that cannot be written, no home, no `/proc`, a user without a name.
