@@ -72,18 +72,41 @@ fn make(links: &[PathBuf], program: &Path, old: &[u8], print: bool) -> Result<u8
     }
     let new = with_lines(old, links);
     let would = if print { "would link" } else { "linked" };
-    for link in links {
-        if place::is_same_file(link, program) {
-            continue;
+    let missing = links
+        .iter()
+        .filter(|link| !place::is_same_file(link, program));
+    let missing: Vec<&PathBuf> = missing.collect();
+    if !print {
+        link_all(&missing, program)?;
+        // All or nothing: a shell that is not listed is none that can be chosen.
+        if let Err(error) = change_shells(old, &new) {
+            remove_all(&missing);
+            return Err(error);
         }
-        if !print {
-            place::link(program, link)?;
-        }
+    }
+    for link in missing {
         let (link, program) = (link.display(), program.display());
         message::say(format!("{would} '{link}' to '{program}'"));
     }
-    change_shells(old, &new, print, "add")?;
+    say_change(old, &new, print, "add")?;
     Ok(0)
+}
+
+/// Makes all links, or none.
+fn link_all(links: &[&PathBuf], program: &Path) -> Result<()> {
+    for (number, link) in links.iter().enumerate() {
+        if let Err(error) = place::link(program, link) {
+            remove_all(&links[..number]);
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+fn remove_all(links: &[&PathBuf]) {
+    for link in links {
+        drop(fs::remove_file(link));
+    }
 }
 
 /// Whether the name is free for a link of ours.
@@ -114,7 +137,10 @@ fn undo(links: &[PathBuf], program: &Path, old: &[u8], print: bool) -> Result<u8
         });
     }
     let new = without_lines(old, links);
-    change_shells(old, &new, print, "remove")?;
+    if !print {
+        change_shells(old, &new)?;
+    }
+    say_change(old, &new, print, "remove")?;
     let would = if print { "would remove" } else { "removed" };
     for link in links {
         if fs::symlink_metadata(link).is_err() || !is_free(link, program) {
@@ -172,18 +198,23 @@ fn without_lines(old: &[u8], links: &[PathBuf]) -> Vec<u8> {
         .collect()
 }
 
-fn change_shells(old: &[u8], new: &[u8], print: bool, verb: &str) -> Result<()> {
+fn change_shells(old: &[u8], new: &[u8]) -> Result<()> {
     if old == new {
-        message::say(format!("nothing to change in '{SHELLS}'"));
         return Ok(());
     }
-    if print {
+    let path = Path::new(SHELLS);
+    replace(path, new).map_err(|source| Error::io("change", path, source))
+}
+
+fn say_change(old: &[u8], new: &[u8], print: bool, verb: &str) -> Result<()> {
+    if old == new {
+        message::say(format!("nothing to change in '{SHELLS}'"));
+    } else if print {
         message::say(format!("would {verb} entries in '{SHELLS}'"));
         return message::out_bytes(new);
+    } else {
+        message::say(format!("changed '{SHELLS}'"));
     }
-    replace(Path::new(SHELLS), new)
-        .map_err(|source| Error::io("change", Path::new(SHELLS), source))?;
-    message::say(format!("changed '{SHELLS}'"));
     Ok(())
 }
 
@@ -193,11 +224,16 @@ fn replace(path: &Path, content: &[u8]) -> std::io::Result<()> {
     let mut beside = target.clone().into_os_string().into_vec();
     beside.extend(format!(".agent-sh.{:08x}", fsx::random()).bytes());
     let beside = PathBuf::from(OsString::from_vec(beside));
-    let mut file = OpenOptions::new()
+    let new = OpenOptions::new()
         .write(true)
         .create_new(true)
         .mode(0o644)
-        .open(&beside)?;
+        .open(&beside);
+    let mut file = match new {
+        Ok(file) => file,
+        // The directory is closed, but the file may be ours.
+        Err(error) => return fs::write(&target, content).map_err(|_| error),
+    };
     let written = file.write_all(content).and_then(|()| {
         match fs::metadata(&target) {
             Ok(facts) => {
