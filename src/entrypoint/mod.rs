@@ -98,6 +98,8 @@ fn serve(options: Options) -> u8 {
     // Ignored, the kernel would reap for us, and nobody could be waited for.
     signal::reset(&[libc::SIGCHLD]);
     let has_terminal = fds::kind(0) == Kind::Terminal;
+    // Before the command can look for its own words.
+    session::set_title(TITLE);
     let mirror = options.mirror.then(|| mirror::start(&saved)).flatten();
     if options.mirror && mirror.is_none() {
         message::say("cannot show the output of jobs: there is no stdout, or no /proc");
@@ -216,7 +218,6 @@ fn is_in_foreground() -> bool {
 
 /// Lets go of everything that somebody may wait for the end of, or wish to unmount.
 fn hold_nothing(has_terminal: bool) {
-    session::set_title(TITLE);
     if let Ok(null) = fds::open_path("/dev/null", libc::O_RDWR) {
         for fd in i32::from(has_terminal)..3 {
             drop(fds::put(null.as_raw_fd(), fd));
