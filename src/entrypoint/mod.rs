@@ -6,25 +6,25 @@
 //! them end, and tells them to end their jobs by a signal with a number ([`END_JOBS`]). They write the
 //! records and have subscribers notified; this process only waits for that.
 
+mod command;
 mod mirror;
 mod options;
 mod stage;
 
 use std::ffi::{CStr, OsString};
 use std::os::fd::AsRawFd;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::error::Error;
 use crate::handoff::{END_JOBS, SUPERVISOR_TITLE};
 use crate::invocation::DELIVER;
+use crate::message;
 use crate::notify::deliver::TITLE as DELIVERY_TITLE;
 use crate::sys::fds::{self, Kind};
 use crate::sys::init::{self, AllSignals};
-use crate::sys::process::{self, Forked, Image};
+use crate::sys::process;
 use crate::sys::signal::{self, Saved};
 use crate::sys::{clock, proc, session};
-use crate::{message, shell};
 
 pub use mirror::main as mirror;
 use options::{Options, Refused};
@@ -41,9 +41,6 @@ const LOOK: Duration = Duration::from_millis(250);
 
 /// How long the last lines of jobs may take to a reader that reads. One that does not is given up earlier.
 const MIRROR_END: Duration = Duration::from_secs(10);
-
-/// Reads scripts that name no other interpreter.
-const SCRIPT_SHELL: &str = "/bin/sh";
 
 /// Whether the arguments were meant for this role; `None`: clap has to explain them.
 #[must_use]
@@ -105,7 +102,7 @@ fn serve(options: Options) -> u8 {
         message::say("cannot show the output of jobs: there is no stdout, or no /proc");
     }
     let extra = mirror.map(|_| mirror::variable()).into_iter().collect();
-    let child = match start(&options.command, extra, &saved, has_terminal) {
+    let child = match command::start(&options.command, extra, &saved, has_terminal) {
         Ok(child) => child,
         Err(error) => {
             if let Some(mirror) = mirror {
@@ -131,84 +128,6 @@ fn serve(options: Options) -> u8 {
     }
     entrypoint.end_mirror(&signals);
     entrypoint.exit_code()
-}
-
-/// Starts the command in a process group of its own, in the foreground of the terminal if we are.
-fn start(
-    command: &[OsString],
-    mut extra: Vec<Vec<u8>>,
-    saved: &Saved,
-    has_terminal: bool,
-) -> Result<i32, Error> {
-    let name = &command[0];
-    let failed = |source| Error::Start {
-        program: PathBuf::from(name),
-        source,
-    };
-    let missing = || std::io::Error::from_raw_os_error(libc::ENOENT);
-    let program = shell::find_program(name).ok_or_else(|| failed(missing()))?;
-    let takes_terminal = has_terminal && is_in_foreground();
-    let child_prepare = || {
-        session::child_new_group();
-        if takes_terminal {
-            session::child_take_terminal(0, session::pid());
-        }
-        saved.child_restore(&[libc::SIGCHLD]);
-    };
-    let own_pid = session::pid().to_string();
-    if std::env::var_os("LISTEN_PID").is_some_and(|pid| pid == *own_pid) {
-        // Sockets that were handed to us are meant for the command, which looks for its own pid there.
-        return match process::fork().map_err(failed)? {
-            Forked::Parent(pid) => Ok(pid),
-            Forked::Child => {
-                child_prepare();
-                extra.push(format!("LISTEN_PID={}", session::pid()).into_bytes());
-                let error = failed(Images::new(&program, command, &extra).child_exec());
-                process::exit_now(i32::from(message::error(&error)))
-            }
-        };
-    }
-    let images = Images::new(&program, command, &extra);
-    let mut failure = None;
-    let pid = process::spawn_sharing(&mut || {
-        child_prepare();
-        failure = Some(images.child_exec());
-        126
-    })
-    .map_err(failed)?;
-    match failure {
-        Some(error) => {
-            process::wait_for(pid);
-            Err(failed(error))
-        }
-        None => Ok(pid),
-    }
-}
-
-/// A program, and the shell that reads it should it be a script without `#!`, as execvp has it.
-struct Images {
-    program: Image,
-    script: Image,
-}
-
-impl Images {
-    fn new(program: &Path, command: &[OsString], extra: &[Vec<u8>]) -> Self {
-        let mut script = vec![OsString::from(SCRIPT_SHELL), program.into()];
-        script.extend(command[1..].iter().cloned());
-        Self {
-            program: Image::new(program, command, extra),
-            script: Image::new(Path::new(SCRIPT_SHELL), &script, extra),
-        }
-    }
-
-    /// Replaces this process; returns only when that failed. Async-signal-safe.
-    fn child_exec(&self) -> std::io::Error {
-        let error = self.program.child_exec();
-        if error.raw_os_error() == Some(libc::ENOEXEC) {
-            return self.script.child_exec();
-        }
-        error
-    }
 }
 
 /// Whether the terminal at stdin is ours to hand on.
