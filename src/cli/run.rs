@@ -116,7 +116,7 @@ pub(crate) fn run(context: &Context, run: Run) -> Result<u8> {
 }
 
 /// Where everything ends with this call, and it is not to stay, the job would be lost without a word.
-fn refuse_to_lose(context: &Context) -> Result<()> {
+pub(super) fn refuse_to_lose(context: &Context) -> Result<()> {
     let never = context.settings.linger == Linger::Never;
     if never && caller::dies_with_the_call(session::pid() == 1, session::parent_pid()) {
         return Err(Error::Failed {

@@ -54,6 +54,10 @@ pub fn parent_pid() -> i32 {
 }
 
 /// Sets a variable for this process and for those that it starts. For a process without threads.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "no thread is there that could read the environment meanwhile"
+)]
 pub fn set_variable(name: &str, value: &str) {
     // SAFETY: a verb calls this before it starts a thread.
     unsafe { std::env::set_var(name, value) };
