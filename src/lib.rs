@@ -96,6 +96,7 @@ pub fn run(args: Vec<OsString>) -> u8 {
             notify::agent::set_wakes(harness::WAKES);
             notify::deliver::main(&words)
         }
+        Role::Mirror(words) => entrypoint::mirror(&words),
         Role::Keep(words) => harness::run::keeper(&words),
         Role::HookProgram(program) => notify::become_hook(&program),
         Role::Verb => {

@@ -15,6 +15,22 @@ const KEYS: [(&str, Option<&str>); 6] = [
     ("GEMINI_SESSION_ID", Some("gemini")),
 ];
 
+/// CI systems: how a key begins, and the names whose values it is made of. The first one has to be there. Steps of
+/// one job share them; legs of a matrix differ in the runner, and a job that runs again in the attempt.
+const BUILDS: [(&str, &[&str]); 3] = [
+    (
+        "github",
+        &[
+            "GITHUB_RUN_ID",
+            "GITHUB_JOB",
+            "GITHUB_RUN_ATTEMPT",
+            "RUNNER_NAME",
+        ],
+    ),
+    ("gitlab", &["CI_JOB_ID"]),
+    ("buildkite", &["BUILDKITE_JOB_ID"]),
+];
+
 /// Names that only say which harness calls.
 const MARKS: [(&str, &str); 5] = [
     ("CLAUDECODE", "claude-code"),
@@ -29,9 +45,21 @@ const LONGEST_KEY: usize = 200;
 
 /// The key of the conversation, if the environment has one. Control characters never get in.
 pub fn session_key(env: impl Fn(&str) -> Option<OsString>) -> Option<String> {
-    KEYS.iter().find_map(|(name, _)| {
+    let value = |name: &str| {
         let key = clean_key(&env(name)?.to_string_lossy());
         (!key.is_empty()).then_some(key)
+    };
+    let of_harness = KEYS.iter().find_map(|(name, _)| value(name));
+    of_harness.or_else(|| {
+        BUILDS.iter().find_map(|(system, names)| {
+            let first = value(names[0])?;
+            let more = names[1..].iter().filter_map(|name| value(name));
+            let parts: Vec<String> = [(*system).to_owned(), first]
+                .into_iter()
+                .chain(more)
+                .collect();
+            Some(clean_key(&parts.join("-")))
+        })
     })
 }
 
@@ -46,8 +74,10 @@ pub fn clean_key(text: &str) -> String {
 /// The variable that the key comes from.
 pub fn key_variable(env: impl Fn(&str) -> Option<OsString>) -> Option<&'static str> {
     let has_key = |wanted: &str| session_key(|name| env(name).filter(|_| name == wanted)).is_some();
+    let builds = BUILDS.iter().map(|(_, names)| names[0]);
     KEYS.iter()
         .map(|(name, _)| *name)
+        .chain(builds)
         .find(|name| has_key(name))
 }
 
@@ -175,6 +205,40 @@ mod tests {
             assert_eq!(session_key(env(pairs)).as_deref(), key, "{pairs:?}");
             assert_eq!(harness(env(pairs)), name, "{pairs:?}");
         }
+    }
+
+    #[test]
+    fn a_build_is_a_session() {
+        let github = [
+            ("GITHUB_RUN_ID", "17"),
+            ("GITHUB_JOB", "test"),
+            ("GITHUB_RUN_ATTEMPT", "2"),
+            ("RUNNER_NAME", "GitHub Actions 3"),
+        ];
+        let key = |pairs: &[(&str, &str)]| (session_key(env(pairs)), key_variable(env(pairs)));
+        let wanted = Some("github-17-test-2-GitHub Actions 3".to_owned());
+        assert_eq!(key(&github), (wanted.clone(), Some("GITHUB_RUN_ID")));
+        assert_eq!(harness(env(&github)), None);
+        // A harness that works within a build has its own.
+        let within = [&github[..], &[("CODEX_THREAD_ID", "t")]].concat();
+        assert_eq!(
+            key(&within),
+            (Some("t".to_owned()), Some("CODEX_THREAD_ID"))
+        );
+        assert_eq!(key(&github[1..]), (None, None));
+        assert_eq!(key(&github[..2]).0.as_deref(), Some("github-17-test"));
+        assert_eq!(
+            key(&[("CI_JOB_ID", "4711")]),
+            (Some("gitlab-4711".to_owned()), Some("CI_JOB_ID"))
+        );
+        assert_eq!(
+            key(&[("BUILDKITE_JOB_ID", "0190-ab")]),
+            (
+                Some("buildkite-0190-ab".to_owned()),
+                Some("BUILDKITE_JOB_ID")
+            )
+        );
+        assert_eq!(key(&[("CI_JOB_ID", " ")]), (None, None));
     }
 
     #[test]

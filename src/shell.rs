@@ -22,6 +22,8 @@ pub struct RealShell {
     pub name: String,
     /// The grammar it reads; `None`: no grammar of ours, the text stays untouched.
     pub dialect: Option<Dialect>,
+    /// Many programs in one (busybox): which of them runs is told by its argv[0] alone.
+    pub is_many: bool,
 }
 
 /// Who we are, to be told from the shell we look for: the same file by any name, or a copy of it.
@@ -166,6 +168,7 @@ fn describe(path: PathBuf) -> RealShell {
         path,
         name,
         dialect,
+        is_many: real.starts_with("busybox") || real.starts_with("toybox"),
     }
 }
 

@@ -5,6 +5,8 @@
     reason = "a test that cannot go on should stop where it is; clippy's own allowance does not reach helpers"
 )]
 
+/// Builds: what is reported of their jobs, and what their runners do.
+mod ci;
 /// PID 1 of a container.
 mod entrypoint;
 /// Harnesses: settings changed and restored, hooks.
@@ -21,6 +23,8 @@ mod oracle;
 mod origins;
 /// What a job wrote: `logs`, and what `wait` watches for.
 mod output;
+/// Little machines, and what a release consists of.
+mod packages;
 /// Rewritten texts under the real shells, without a supervisor.
 mod rewrite;
 /// Sandbox, calls, gates: what the topics stand on.

@@ -44,6 +44,9 @@ pub(super) struct Entrypoint {
     /// From TERM to KILL for jobs [default: 2s]
     #[arg(long, value_name = "DURATION")]
     pub grace: Option<String>,
+    /// Show what jobs write on stdout, too: lines '[ID] text' of at most 4 KiB, up to 8 MiB of a job
+    #[arg(long)]
+    pub mirror: bool,
     /// The command and its arguments
     #[arg(
         value_name = "COMMAND",

@@ -291,15 +291,15 @@ mod tests {
             ),
             (
                 &["agent-sh", "setup"],
-                "'agent-sh setup' needs more words | there is shims, claude-code, opencode, codex, gemini; 'agent-sh setup --help' says more",
+                "'agent-sh setup' needs more words | there is shims, claude-code, opencode, codex, gemini, system; 'agent-sh setup --help' says more",
             ),
             (
                 &["agent-sh", "setup", "claude"],
-                "'agent-sh setup' has no 'claude' | did you mean 'claude-code'? there is shims, claude-code, opencode, codex, gemini; 'agent-sh setup --help' says more",
+                "'agent-sh setup' has no 'claude' | did you mean 'claude-code'? there is shims, claude-code, opencode, codex, gemini, system; 'agent-sh setup --help' says more",
             ),
             (
                 &["agent-sh", "setup", "gemini-cli"],
-                "'agent-sh setup' has no 'gemini-cli' | did you mean 'gemini'? there is shims, claude-code, opencode, codex, gemini; 'agent-sh setup --help' says more",
+                "'agent-sh setup' has no 'gemini-cli' | did you mean 'gemini'? there is shims, claude-code, opencode, codex, gemini, system; 'agent-sh setup --help' says more",
             ),
             (&["agent-sh", "help", "nonsense"], "code 2"),
             (

@@ -5,6 +5,7 @@
 //! error that `main` prints. Verbs read the store and signal processes; they never write a record.
 //! `-c` and the other forms of a shell are told apart before any of this is built.
 
+mod ci;
 mod completions;
 mod doctor;
 mod entrypoint;
@@ -92,6 +93,7 @@ enum Verb {
     Events(events::Events),
     Gc(gc::Gc),
     Parse(parse::Parse),
+    Ci(ci::Ci),
     Entrypoint(entrypoint::Entrypoint),
     Setup(setup::Setup),
     Hook(hook::Hook),
@@ -161,6 +163,7 @@ fn dispatch(verb: Verb, hooks: Hooks) -> Result<u8> {
         Verb::Hook(hook) => Ok(hook::hook(&context, &hook)),
         Verb::Run(run) => run::run(&context, run),
         Verb::Parse(parse) => parse::parse(&context, &parse),
+        Verb::Ci(ci) => ci::ci(&context, &ci),
         // Taken care of before clap; only its help leads here.
         Verb::Entrypoint(_) => Ok(0),
         Verb::Setup(setup) => setup::setup(&context, &setup),

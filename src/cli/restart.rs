@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::cli::run::print_id;
+use crate::cli::run::{print_id, refuse_to_lose};
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::job::KillCause;
@@ -42,6 +42,8 @@ pub(super) struct Restart {
 pub(super) fn restart(context: &Context, restart: &Restart) -> Result<u8> {
     let job = context.find(&restart.job)?;
     let request = request(&job, restart.json)?;
+    // Before the old one is ended.
+    refuse_to_lose(context)?;
     if !job.state.is_terminal() && !end(context, &job, restart.grace)? {
         return Ok(1);
     }

@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::caller;
 use crate::cli::format::sentence;
 use crate::cli::terminal::{attach, raw};
 use crate::cli::values::{name, variable};
@@ -14,7 +15,7 @@ use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::job::KillCause;
 use crate::message;
-use crate::settings;
+use crate::settings::{self, Linger};
 use crate::store::{JobView, Reading};
 use crate::sys::signal;
 use crate::wire::{RunJob, RunRequest};
@@ -25,8 +26,9 @@ use clap::Args;
 #[command(after_help = "\
 A single argument with spaces is a command for the real shell; several words are a program and its arguments.
 Prints the job's id. With -i the job accepts input ('agent-sh send', 'agent-sh attach'); with -i --wait at a terminal \
-you are attached at once, and Ctrl-] detaches. A signal to --wait ends the waiting, not the job. With --wait, a pipe or file \
-as stdin is passed to the job; otherwise its stdin is /dev/null. A name refers to the newest running job that has it, else the newest.
+you are attached at once, and Ctrl-] detaches. A signal to --wait ends the waiting, not the job; where every \
+process ends with this call (PID 1 of a container), it goes to the job, and 'run' without --wait stays until the job has ended. \
+With --wait, a pipe or file as stdin is passed to the job; otherwise its stdin is /dev/null. A name refers to the newest running job that has it, else the newest.
 
 Example:
   agent-sh run --name web -- npm run dev
@@ -80,6 +82,9 @@ pub(crate) fn run(context: &Context, run: Run) -> Result<u8> {
     }
     let sits = run.interactive && run.wait && raw::is_there();
     let mut request = request(run)?;
+    if !request.job.wait {
+        refuse_to_lose(context)?;
+    }
     if !sits {
         let (code, text) = context.start(request)?;
         return print_id(&text).map(|()| code);
@@ -103,6 +108,21 @@ pub(crate) fn run(context: &Context, run: Run) -> Result<u8> {
             _ => Err(error),
         },
     }
+}
+
+/// Where everything ends with this call, and it is not to stay, the job would be lost without a word.
+pub(super) fn refuse_to_lose(context: &Context) -> Result<()> {
+    let never = context.settings.linger == Linger::Never;
+    if never && caller::dies_with_the_call(session::pid() == 1, session::parent_pid()) {
+        return Err(Error::Failed {
+            text: "cannot start a job: every process here ends with this call".to_owned(),
+            hint: Some(
+                "use --wait, or leave AGENT_SH_LINGER at 'auto', and the call stays with the job"
+                    .to_owned(),
+            ),
+        });
+    }
+    Ok(())
 }
 
 /// Prints what is to be printed of a job that runs now. Its id must reach the caller: if not there, then

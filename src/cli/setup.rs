@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 
 use crate::context::Context;
 use crate::error::Result;
-use crate::harness::{claude_code, codex, gemini, opencode, shims};
+use crate::harness::{claude_code, codex, gemini, opencode, shims, system};
 
 /// Configure a harness to use agent-sh
 #[derive(Debug, Args)]
@@ -27,6 +27,7 @@ pub(super) enum SetupWhat {
     Opencode(opencode::setup::Opencode),
     Codex(codex::setup::Codex),
     Gemini(gemini::setup::Gemini),
+    System(system::System),
 }
 
 pub(crate) fn setup(context: &Context, setup: &Setup) -> Result<u8> {
@@ -36,5 +37,6 @@ pub(crate) fn setup(context: &Context, setup: &Setup) -> Result<u8> {
         SetupWhat::Opencode(given) => opencode::setup::setup(context, given),
         SetupWhat::Codex(given) => codex::setup::setup(context, &given.how),
         SetupWhat::Gemini(given) => gemini::setup::setup(context, given),
+        SetupWhat::System(given) => system::setup(given),
     }
 }

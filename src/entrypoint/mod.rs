@@ -6,25 +6,27 @@
 //! them end, and tells them to end their jobs by a signal with a number ([`END_JOBS`]). They write the
 //! records and have subscribers notified; this process only waits for that.
 
+mod command;
+mod mirror;
 mod options;
 mod stage;
 
 use std::ffi::{CStr, OsString};
 use std::os::fd::AsRawFd;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::error::Error;
 use crate::invocation::DELIVER;
+use crate::message;
 use crate::notify::deliver::TITLE as DELIVERY_TITLE;
 use crate::sys::fds::{self, Kind};
 use crate::sys::init::{self, AllSignals};
-use crate::sys::process::{self, Forked, Image};
+use crate::sys::process;
 use crate::sys::signal::{self, Saved};
 use crate::sys::{clock, proc, session};
 use crate::wire::{END_JOBS, SUPERVISOR_TITLE};
-use crate::{message, shell};
 
+pub use mirror::main as mirror;
 use options::{Options, Refused};
 use stage::{Effect, Event, Stage, step};
 
@@ -37,8 +39,8 @@ const SETTLING: Duration = Duration::from_millis(1500);
 /// supervisor that is nobody's child of ours ends unseen.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// Reads scripts that name no other interpreter.
-const SCRIPT_SHELL: &str = "/bin/sh";
+/// How long the last lines of jobs may take to a reader that reads. One that does not is given up earlier.
+const MIRROR_END: Duration = Duration::from_secs(10);
 
 /// Whether the arguments were meant for this role; `None`: clap has to explain them.
 #[must_use]
@@ -64,6 +66,10 @@ struct Entrypoint {
     deadline: Option<Duration>,
     /// Whether stdin is a terminal that is handed on.
     has_terminal: bool,
+    /// The process that shows what jobs write; `None`: nobody does.
+    mirror: Option<i32>,
+    /// When the first TERM came.
+    stopped_at: Option<Duration>,
 }
 
 fn serve(options: Options) -> u8 {
@@ -89,9 +95,22 @@ fn serve(options: Options) -> u8 {
     // Ignored, the kernel would reap for us, and nobody could be waited for.
     signal::reset(&[libc::SIGCHLD]);
     let has_terminal = fds::kind(0) == Kind::Terminal;
-    let child = match start(&options.command, &saved, has_terminal) {
+    // Before the command can look for its own words.
+    session::set_title(TITLE);
+    let mirror = options.mirror.then(|| mirror::start(&saved)).flatten();
+    if options.mirror && mirror.is_none() {
+        message::say("cannot show the output of jobs: there is no stdout, or no /proc");
+    }
+    let extra = mirror.map(|_| mirror::variable()).into_iter().collect();
+    let child = match command::start(&options.command, extra, &saved, has_terminal) {
         Ok(child) => child,
-        Err(error) => return options.exit_code(message::error(&error)),
+        Err(error) => {
+            if let Some(mirror) = mirror {
+                init::pass_on(mirror, libc::SIGKILL, false);
+                process::wait_for(mirror);
+            }
+            return options.exit_code(message::error(&error));
+        }
     };
     hold_nothing(has_terminal);
     let mut entrypoint = Entrypoint {
@@ -101,84 +120,14 @@ fn serve(options: Options) -> u8 {
         stage: Stage::Serving,
         deadline: None,
         has_terminal,
+        mirror,
+        stopped_at: None,
     };
     while entrypoint.stage != Stage::Done {
         entrypoint.turn(&signals);
     }
+    entrypoint.end_mirror(&signals);
     entrypoint.exit_code()
-}
-
-/// Starts the command in a process group of its own, in the foreground of the terminal if we are.
-fn start(command: &[OsString], saved: &Saved, has_terminal: bool) -> Result<i32, Error> {
-    let name = &command[0];
-    let failed = |source| Error::Start {
-        program: PathBuf::from(name),
-        source,
-    };
-    let missing = || std::io::Error::from_raw_os_error(libc::ENOENT);
-    let program = shell::find_program(name).ok_or_else(|| failed(missing()))?;
-    let takes_terminal = has_terminal && is_in_foreground();
-    let child_prepare = || {
-        session::child_new_group();
-        if takes_terminal {
-            session::child_take_terminal(0, session::pid());
-        }
-        saved.child_restore(&[libc::SIGCHLD]);
-    };
-    let own_pid = session::pid().to_string();
-    if std::env::var_os("LISTEN_PID").is_some_and(|pid| pid == *own_pid) {
-        // Sockets that were handed to us are meant for the command, which looks for its own pid there.
-        return match process::fork().map_err(failed)? {
-            Forked::Parent(pid) => Ok(pid),
-            Forked::Child => {
-                child_prepare();
-                let extra = [format!("LISTEN_PID={}", session::pid()).into_bytes()];
-                let error = failed(Images::new(&program, command, &extra).child_exec());
-                process::exit_now(i32::from(message::error(&error)))
-            }
-        };
-    }
-    let images = Images::new(&program, command, &[]);
-    let mut failure = None;
-    let pid = process::spawn_sharing(&mut || {
-        child_prepare();
-        failure = Some(images.child_exec());
-        126
-    })
-    .map_err(failed)?;
-    match failure {
-        Some(error) => {
-            process::wait_for(pid);
-            Err(failed(error))
-        }
-        None => Ok(pid),
-    }
-}
-
-/// A program, and the shell that reads it should it be a script without `#!`, as execvp has it.
-struct Images {
-    program: Image,
-    script: Image,
-}
-
-impl Images {
-    fn new(program: &Path, command: &[OsString], extra: &[Vec<u8>]) -> Self {
-        let mut script = vec![OsString::from(SCRIPT_SHELL), program.into()];
-        script.extend(command[1..].iter().cloned());
-        Self {
-            program: Image::new(program, command, extra),
-            script: Image::new(Path::new(SCRIPT_SHELL), &script, extra),
-        }
-    }
-
-    /// Replaces this process; returns only when that failed. Async-signal-safe.
-    fn child_exec(&self) -> std::io::Error {
-        let error = self.program.child_exec();
-        if error.raw_os_error() == Some(libc::ENOEXEC) {
-            return self.script.child_exec();
-        }
-        error
-    }
 }
 
 /// Whether the terminal at stdin is ours to hand on.
@@ -188,7 +137,6 @@ fn is_in_foreground() -> bool {
 
 /// Lets go of everything that somebody may wait for the end of, or wish to unmount.
 fn hold_nothing(has_terminal: bool) {
-    session::set_title(TITLE);
     if let Ok(null) = fds::open_path("/dev/null", libc::O_RDWR) {
         for fd in i32::from(has_terminal)..3 {
             drop(fds::put(null.as_raw_fd(), fd));
@@ -239,6 +187,9 @@ impl Entrypoint {
             );
         }
         let impatient = matches!(signal, libc::SIGINT | libc::SIGQUIT | libc::SIGHUP);
+        if signal == libc::SIGTERM {
+            self.stopped_at.get_or_insert_with(clock::boottime);
+        }
         if signal == libc::SIGTERM || impatient && self.stage == Stage::Draining {
             self.happen(Event::Stop);
         }
@@ -249,6 +200,7 @@ impl Entrypoint {
             if pid == self.child {
                 self.status = Some(status);
             }
+            self.mirror.take_if(|mirror| *mirror == pid);
         }
         if self.status.is_some() {
             if self.has_terminal {
@@ -344,8 +296,31 @@ impl Entrypoint {
         } else {
             proc::tree_in(&table, own)
         };
-        all.retain(|stat| stat.pid != own && !stat.is_dead());
+        all.retain(|stat| stat.pid != own && Some(stat.pid) != self.mirror && !stat.is_dead());
         all
+    }
+
+    /// Lets the last lines of jobs out, but waits for no reader beyond the time that there is.
+    fn end_mirror(&mut self, signals: &AllSignals) {
+        let Some(mirror) = self.mirror else { return };
+        let now = clock::boottime();
+        let all = self.options.budget.saturating_add(SETTLING);
+        let left = self.stopped_at.map_or(MIRROR_END, |at| {
+            at.saturating_add(all).saturating_sub(now).min(MIRROR_END)
+        });
+        let until = now.saturating_add(left.max(LOOK));
+        init::pass_on(mirror, libc::SIGTERM, false);
+        while self.mirror.is_some() {
+            let left = until.saturating_sub(clock::boottime());
+            if left.is_zero() {
+                // Not PID 1, nobody else would end it.
+                init::pass_on(mirror, libc::SIGKILL, false);
+                return;
+            }
+            if signals.wait(Some(left)) == Some(libc::SIGCHLD) {
+                self.reap();
+            }
+        }
     }
 
     fn exit_code(&self) -> u8 {
@@ -365,12 +340,21 @@ fn is_supervisor(stat: &proc::Stat) -> bool {
     is_named(stat, SUPERVISOR_TITLE)
 }
 
-/// A supervisor, or a helper that carries notifications, also one that has yet to name itself.
+/// A supervisor, or a helper that carries notifications, also one that has yet to name itself. In the middle of
+/// its exec it has neither a name nor arguments, only the program.
 fn is_ours(stat: &proc::Stat) -> bool {
-    let words = || proc::cmdline(stat.pid).unwrap_or_default();
-    is_supervisor(stat)
-        || is_named(stat, DELIVERY_TITLE)
-        || words().get(1).is_some_and(|word| word == DELIVER)
+    if is_supervisor(stat) || is_named(stat, DELIVERY_TITLE) {
+        return true;
+    }
+    let words = proc::cmdline(stat.pid).unwrap_or_default();
+    match words.get(1) {
+        Some(word) => word == DELIVER,
+        None => {
+            let program = || proc::link(session::pid(), "exe");
+            let its = proc::link(stat.pid, "exe");
+            words.is_empty() && its.is_some() && its == program()
+        }
+    }
 }
 
 /// The kernel keeps 15 bytes of a name.

@@ -34,6 +34,8 @@ pub(super) struct Options {
     pub(super) grace: Duration,
     /// From a stop request to KILL.
     pub(super) budget: Duration,
+    /// What jobs write goes to our stdout, too.
+    pub(super) mirror: bool,
     pub(super) command: Vec<OsString>,
 }
 
@@ -56,6 +58,7 @@ impl Options {
             drain: DRAIN,
             grace: GRACE,
             budget: BUDGET,
+            mirror: false,
             command: Vec::new(),
         };
         let mut given = (None, None);
@@ -84,6 +87,7 @@ impl Options {
                 "-p" => options.parent_death = Some(signal(&value()?).map_err(wrong)?),
                 "-r" => options.rewrites.push(rewrite(&value()?).map_err(wrong)?),
                 "--drain" => given.0 = Some(settings::duration(&value()?).map_err(wrong)?),
+                "--mirror" if attached.is_none() => options.mirror = true,
                 "--grace" => given.1 = Some(settings::duration(&value()?).map_err(wrong)?),
                 _ => options.switches(name, attached.as_deref())?,
             }

@@ -74,6 +74,14 @@ impl Sleeper {
         }
     }
 
+    /// Does not wake up any more for what was watched under this number.
+    pub(crate) fn forget(&mut self, number: usize) {
+        self.places.retain(|place| place.number != number);
+        let places = &self.places;
+        let is_left = |path: &Path| places.iter().any(|place| place.path == path);
+        self.changes.retain(is_left);
+    }
+
     fn watch(&mut self, path: &Path, what: AddWatchFlags, number: usize) {
         let watch = self.changes.add(path, what);
         self.places.push(Place {

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use crate::error::{Error, Result};
-use crate::invocation::{Argv0, Form, ShellCall};
+use crate::invocation::{self, Argv0, Form, ShellCall};
 use crate::session::own_command;
 use crate::settings::Settings;
 use crate::shell::{self, Ourselves, RealShell};
@@ -189,12 +189,19 @@ fn program_for(name: &OsStr, cwd: Option<&Path>, path: Option<&OsStr>) -> Result
 
 /// The real shell's argv: argv[0] as it came, or its own name when we were called by ours.
 fn real_argv(call: &ShellCall, real: &RealShell) -> Vec<OsString> {
+    let own =
+        |login: bool| OsString::from(format!("{}{}", if login { "-" } else { "" }, real.name));
     let argv0 = match &call.argv0 {
-        Argv0::Given(name) => name.clone(),
-        Argv0::Own { login } => {
-            let dash = if *login { "-" } else { "" };
-            OsString::from(format!("{dash}{}", real.name))
+        Argv0::Given(name) if real.is_many => {
+            let (base, login) = invocation::base_name(name);
+            if base == real.name {
+                name.clone()
+            } else {
+                own(login)
+            }
         }
+        Argv0::Given(name) => name.clone(),
+        Argv0::Own { login } => own(*login),
     };
     std::iter::once(argv0)
         .chain(call.args.iter().cloned())

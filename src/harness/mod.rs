@@ -16,6 +16,7 @@ pub(crate) mod run;
 pub(crate) mod session_jobs;
 pub(crate) mod setup;
 pub(crate) mod shims;
+pub(crate) mod system;
 
 use std::path::Path;
 

@@ -11,6 +11,8 @@ pub const ADOPT: &str = "@agent-sh-adopt";
 /// directory, and a job to follow), become a hook's program (with its path).
 pub const DELIVER: &str = "@agent-sh-deliver";
 pub const KEEP: &str = "@agent-sh-keep";
+/// The helper of `entrypoint --mirror`, with the moment from which on jobs are of interest.
+pub const MIRROR: &str = "@agent-sh-mirror";
 pub const HOOK_PROGRAM: &str = "@agent-sh-exec";
 
 /// The program's own name.
@@ -43,6 +45,7 @@ pub const VERBS: &[&str] = &[
     "events",
     "gc",
     "parse",
+    "ci",
     "entrypoint",
     "setup",
     "hook",
@@ -67,6 +70,8 @@ pub enum Role {
     HookProgram(OsString),
     /// Stays the parent of a program that outlives whoever started it.
     Keep(Vec<OsString>),
+    /// Shows on the container's stdout what jobs write.
+    Mirror(Vec<OsString>),
     /// PID 1 of a container, or a reaper below it: its options and the command.
     Entrypoint(Vec<OsString>),
     /// A verb of ours; the arguments as they came.
@@ -185,6 +190,7 @@ pub fn read(
         Some(ADOPT) => return Role::Adopt(rest[1..].to_vec()),
         Some(DELIVER) => return Role::Deliver(rest[1..].to_vec()),
         Some(KEEP) => return Role::Keep(rest[1..].to_vec()),
+        Some(MIRROR) => return Role::Mirror(rest[1..].to_vec()),
         Some(HOOK_PROGRAM) if rest.len() == 2 => return Role::HookProgram(rest[1].clone()),
         _ => {}
     }
@@ -251,7 +257,7 @@ pub fn read(
 }
 
 /// The last part of a name, without the dash of a login shell, and whether it had one.
-fn base_name(name: &OsStr) -> (String, bool) {
+pub(crate) fn base_name(name: &OsStr) -> (String, bool) {
     let bytes = name.as_bytes();
     let base = bytes.rsplit(|&byte| byte == b'/').next().unwrap_or(bytes);
     let plain = base.strip_prefix(b"-");

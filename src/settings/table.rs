@@ -74,7 +74,7 @@ pub const SETTINGS: [Setting; 17] = [
         "session",
         "AGENT_SH_SESSION",
         "any text: the conversation that jobs belong to",
-        "what the harness exports, else the harness process",
+        "what the harness exports, else the CI job, else the harness process",
     ),
     setting(
         "transcript_cap",
@@ -134,10 +134,11 @@ pub const SETTINGS: [Setting; 17] = [
 
 /// Variables with our prefix that are no settings: we set them ourselves, for jobs and descendants; the
 /// last one is a switch for tests and measurements (`sys::affinity`).
-pub const OWN_VARIABLES: [&str; 4] = [
+pub const OWN_VARIABLES: [&str; 5] = [
     "AGENT_SH_SUPERVISOR",
     "AGENT_SH_CALLER",
     "AGENT_SH_JOB",
+    "AGENT_SH_MIRROR",
     "AGENT_SH_WARM",
 ];
 

@@ -14,9 +14,9 @@ impl Supervisor {
             };
             if self.note_end(&change, status) {
                 process::reap(change.pid);
+                self.notifications.forget_helper(change.pid);
             }
         }
-        self.check_lingering();
         self.check_unwatched();
         while let Some(change) = process::take_stop() {
             self.note_stop(change.pid, change.kind);

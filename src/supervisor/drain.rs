@@ -13,7 +13,6 @@ use crate::wire::END_JOBS;
 /// What PID 1 asked for last.
 #[derive(Default)]
 pub(super) struct Drain {
-    grace: Duration,
     until: Duration,
 }
 
@@ -30,22 +29,22 @@ impl Supervisor {
         if arrived.signal == END_JOBS && arrived.sender == session::parent_pid() {
             let grace = Duration::from_millis(u64::try_from(arrived.value).unwrap_or(0));
             let until = clock::boottime().saturating_add(grace);
-            self.drain = Drain { grace, until };
+            self.drain = Drain { until };
             self.apply(Event::DrainRequested);
         }
     }
 
-    /// TERM for every job now, KILL after the grace. Asked again, it only hurries.
-    pub(super) fn end_jobs(&mut self) {
+    /// TERM for every job now, KILL then. Asked again, it only hurries.
+    pub(super) fn end_jobs(&mut self, until: Duration) {
+        let grace = until.saturating_sub(clock::boottime());
         for index in 0..self.jobs.len() {
             if self.jobs[index].has_ended() {
                 continue;
             }
             if self.jobs[index].has_timed_out() {
-                let at = self.drain.until;
-                self.timers.set_earlier(Timer::JobDeadline(index), at);
+                self.timers.set_earlier(Timer::JobDeadline(index), until);
             } else {
-                self.end_job(index, Limit::Drain, self.drain.grace);
+                self.end_job(index, Limit::Drain, grace);
             }
         }
     }

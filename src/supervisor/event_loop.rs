@@ -70,8 +70,7 @@ impl Supervisor {
         // The shell may have ended before the first wait.
         self.subscribe_jobs();
         self.check_children();
-        self.deliver();
-        self.notify();
+        self.end_turn();
         while !self.is_finished() {
             self.wait_and_handle();
         }
@@ -101,8 +100,14 @@ impl Supervisor {
             self.handle(event.data(), event.events());
         }
         self.handle_timers();
+        self.end_turn();
+    }
+
+    /// What may follow from whatever happened.
+    fn end_turn(&mut self) {
         self.deliver();
         self.notify();
+        self.check_lingering();
     }
 
     /// What is to be checked in a while even if nothing happens until then.
@@ -179,6 +184,7 @@ impl Supervisor {
             Timer::OutputFiles => self.check_files(),
             Timer::Processors => self.use_all_processors(),
             Timer::RetryRecords => self.retry_records(),
+            Timer::Notifications => self.end_notifications(),
             Timer::JobDeadline(index) => self.time_out(index, Limit::Time),
             Timer::JobIdle(index) => self.check_idle(index, now),
         }
@@ -205,13 +211,20 @@ impl Supervisor {
 
     fn context_of(&self, event: Event) -> Context {
         // To ask whether the front stays takes time, so only whoever needs the answer asks.
-        let stays = || self.has_living_jobs() && self.call.front.is_there() && self.setup.lingers();
-        let is_run = self.setup.is_run();
+        let stays = match event {
+            Event::Recorded => self.has_to_stay(),
+            Event::RunStarted => self.stays_with_run(),
+            _ => false,
+        };
+        let is_asked = matches!(event, Event::Signal(_)) && self.call.phase().has_reader();
         Context {
-            is_run,
+            is_run: self.setup.is_run(),
             term_promotes: self.setup.term_promotes(),
             is_killed: self.call.kill.is_under_way(),
-            stays: event == Event::Delivered && !is_run && stays(),
+            stays,
+            dies: is_asked && self.setup.dies_with_the_call(),
+            is_stopped: self.linger.is_stopped(),
+            notifies: event == Event::NoJobsLeft && self.is_notifying(),
         }
     }
 
@@ -223,7 +236,10 @@ impl Supervisor {
             Effect::NoteKill => self.note_kill(passed),
             Effect::SignalForeground => self.signal_foreground(passed.signal),
             Effect::EndForeground(cause) => self.end_foreground(cause),
-            Effect::EndJobs => self.end_jobs(),
+            Effect::EndJobs => self.end_jobs(self.drain.until()),
+            Effect::StopJobs => self.stop_jobs(),
+            Effect::HurryJobs => self.hurry_jobs(),
+            Effect::SignalJob => self.signal_job(0, passed.signal),
             Effect::Promote => self.promote(),
             Effect::NoteBystanders => {
                 let strays = self.strays(true);
@@ -240,21 +256,29 @@ impl Supervisor {
                 self.announce();
             }
             Effect::RecordKill => self.record_killed_foreground(),
-            Effect::Answer(answer) => self.answer(answer, passed.signal),
+            Effect::Answer(answer) => self.answer(self.status(answer, passed.signal)),
+            Effect::Remember(answer) => self.call.remember(self.status(answer, passed.signal)),
+            Effect::AwaitNotifications => self.await_notifications(),
             Effect::Release => self.release(),
             Effect::CloseLink => self.call.front.close(&self.poller.epoll),
             Effect::DropOutput => self.call.relay.drop_output(),
         }
     }
 
-    /// Tells the front how to end, once nothing more comes to what it reads.
-    fn answer(&mut self, answer: Answer, signal: i32) {
-        let status = match answer {
+    /// The wait status that the front is to end with.
+    fn status(&self, answer: Answer, signal: i32) -> i32 {
+        match answer {
             Answer::Shell => self.call.shell.wait_status(),
             Answer::Signal => signal,
             Answer::SignalCode => (128 + signal) << 8,
             Answer::TimedOut => 124 << 8,
-        };
+            Answer::Started => self.jobs.start_status(),
+            Answer::Remembered => self.call.remembered(),
+        }
+    }
+
+    /// Tells the front how to end, once nothing more comes to what it reads.
+    fn answer(&mut self, status: i32) {
         self.call.relay.close_sinks(&self.poller.epoll);
         self.call.front.wake();
         if self.call.front.send(&ToFront::Done(status)) {
@@ -267,7 +291,12 @@ impl Supervisor {
         self.call.relay.close_sinks(epoll);
         self.call.front.close(epoll);
         self.call.kill.forget();
-        for timer in [Timer::CallCheck, Timer::KillForeground, Timer::Promotion] {
+        for timer in [
+            Timer::CallCheck,
+            Timer::KillForeground,
+            Timer::Promotion,
+            Timer::Notifications,
+        ] {
             self.timers.cancel(timer);
         }
         self.plan_file_checks();
@@ -300,14 +329,7 @@ impl Supervisor {
         }
     }
 
-    fn has_living_jobs(&self) -> bool {
+    pub(super) fn has_living_jobs(&self) -> bool {
         self.jobs.any_running() || self.has_unseen()
-    }
-
-    /// A lingering call ends with its last job.
-    pub(super) fn check_lingering(&mut self) {
-        if self.call.phase() == Phase::Lingering && !self.has_living_jobs() {
-            self.apply(Event::NoJobsLeft);
-        }
     }
 }

@@ -16,6 +16,7 @@ mod event_loop;
 mod inbox;
 mod job;
 mod kill_set;
+mod linger;
 mod notifications;
 mod processes;
 mod publisher;
@@ -43,6 +44,7 @@ struct Supervisor {
     kill_set: kill_set::KillSet,
     strays: strays::Strays,
     drain: drain::Drain,
+    linger: linger::Linger,
     warm: warm::Warm,
     /// What output is read into.
     buffer: call::Buffer,

@@ -2,7 +2,6 @@
 //! process once something ended. The supervisor itself delivers nothing: it must not wait for anybody.
 
 use super::Supervisor;
-use super::state::Phase;
 use super::timers::Timer;
 use crate::notify::start;
 use crate::sys::process::{self, Image};
@@ -26,13 +25,27 @@ impl Notifications {
     pub(super) fn is_helper(&self, pid: i32) -> bool {
         self.helpers.contains(&pid)
     }
+
+    /// A process that was ours has been reaped.
+    pub(super) fn forget_helper(&mut self, pid: i32) {
+        self.helpers.retain(|helper| *helper != pid);
+    }
+
+    /// Whether something ended that nobody was notified of yet.
+    pub(super) fn is_due(&self) -> bool {
+        self.is_due
+    }
+
+    pub(super) fn are_under_way(&self) -> bool {
+        !self.helpers.is_empty()
+    }
 }
 
 impl Supervisor {
     /// Enters the subscribers of new jobs, and has a job followed where somebody wants to hear of its
     /// output. After the call, so that it costs the call nothing.
     pub(super) fn subscribe_jobs(&mut self) {
-        if self.call.phase() != Phase::Released {
+        if !self.call.phase().is_after_call() {
             return;
         }
         while self.notifications.subscribed < self.jobs.len() {
@@ -68,7 +81,7 @@ impl Supervisor {
             return;
         }
         self.subscribe_jobs();
-        if !self.notifications.is_due || self.call.phase() != Phase::Released {
+        if !self.notifications.is_due || !self.call.phase().is_after_call() {
             return;
         }
         self.notifications.is_due = false;

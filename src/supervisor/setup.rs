@@ -75,15 +75,32 @@ impl Setup {
         self.settings.on_term == OnTerm::Promote
     }
 
+    /// Whether every process here ends with the call.
+    pub(super) fn dies_with_the_call(&self) -> bool {
+        *self
+            .dies_with_the_call
+            .get_or_init(|| caller::dies_with_the_call(self.is_init(), self.caller))
+    }
+
+    /// Whether the front is PID 1 of its namespace.
+    pub(super) fn is_init(&self) -> bool {
+        self.front == 1
+    }
+
     /// Whether the front stays until the jobs have ended.
     pub(super) fn lingers(&self) -> bool {
         match self.settings.linger {
             Linger::Always => true,
             Linger::Never => false,
-            Linger::Auto => *self
-                .dies_with_the_call
-                .get_or_init(|| caller::dies_with_the_call(self.front == 1, self.caller)),
+            Linger::Auto => self.dies_with_the_call(),
         }
+    }
+
+    /// Whether `run` stays with its job: where that ends with the call, and nobody asked for that.
+    pub(super) fn lingers_for_run(&self) -> bool {
+        // With a size it was made for a terminal, at which the front attaches to it next.
+        let attaches = self.run.as_ref().is_some_and(|run| run.size.is_some());
+        !attaches && self.settings.linger != Linger::Never && self.dies_with_the_call()
     }
 
     /// `agent-sh` when that finds us (or another of us) in PATH, else the whole path.

@@ -17,6 +17,7 @@ use super::event_loop::{Poller, TOKEN_CHILD, TOKEN_FEED, TOKEN_LINK, TOKEN_REQUE
 use super::inbox::Inbox;
 use super::job::{Jobs, PreparedRun, can_begin};
 use super::kill_set::KillSet;
+use super::linger::Linger;
 use super::notifications::Notifications;
 use super::publisher::Publisher;
 use super::setup::Setup;
@@ -64,13 +65,11 @@ pub(super) fn start(mut work: Work) -> Option<Supervisor> {
     // not ours to die of. All are blocked at once; those that it starts get the caller's mask back.
     signal::block_all();
     match begin(work, &mut link) {
-        Ok((mut supervisor, is_answered)) => {
-            if is_answered {
-                // The front ends now.
-                supervisor.apply(Event::RunAnswered);
-            } else {
-                let Supervisor { call, poller, .. } = &mut supervisor;
-                call.front.connect(link, &poller.epoll, TOKEN_LINK);
+        Ok((mut supervisor, is_waited_for)) => {
+            let Supervisor { call, poller, .. } = &mut supervisor;
+            call.front.connect(link, &poller.epoll, TOKEN_LINK);
+            if !is_waited_for {
+                supervisor.apply(Event::RunStarted);
             }
             Some(supervisor)
         }
@@ -81,7 +80,7 @@ pub(super) fn start(mut work: Work) -> Option<Supervisor> {
     }
 }
 
-/// Gives whether the front has its answer already.
+/// Gives whether the front waits for the command.
 fn begin(work: Work, link: &mut FrontLink) -> std::io::Result<(Supervisor, bool)> {
     let mut opened = open(work.run.is_some())?;
     let started = start_command(&work, &mut opened)?;
@@ -97,9 +96,9 @@ fn begin(work: Work, link: &mut FrontLink) -> std::io::Result<(Supervisor, bool)
     keep.extend(started.run.iter().flat_map(PreparedRun::descriptors));
     let_go_of_the_harness(&mut keep);
     limit.raise();
-    let is_answered = match (started.run, run) {
+    let is_waited_for = match (started.run, run) {
         (Some(prepared), Some(run)) => supervisor.begin_run(prepared, &run, link),
-        _ => false,
+        _ => true,
     };
     let Supervisor {
         poller,
@@ -111,7 +110,7 @@ fn begin(work: Work, link: &mut FrontLink) -> std::io::Result<(Supervisor, bool)
     poller.watch_children(TOKEN_CHILD);
     call.relay.watch(&poller.epoll);
     supervisor.prepare_for_jobs();
-    Ok((supervisor, is_answered))
+    Ok((supervisor, is_waited_for))
 }
 
 fn open(is_run: bool) -> std::io::Result<Opened> {
@@ -191,6 +190,7 @@ fn assemble(mut work: Work, opened: Opened, shell: Shell) -> Supervisor {
         kill_set: KillSet::default(),
         strays: Strays::default(),
         drain: Drain::default(),
+        linger: Linger::default(),
         warm,
         setup,
         buffer: Buffer::default(),

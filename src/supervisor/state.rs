@@ -38,6 +38,11 @@ impl Phase {
     pub(super) fn has_reader(self) -> bool {
         self != Self::Released
     }
+
+    /// Whether the call says how each of its jobs ended.
+    pub(super) fn tells_ends(self) -> bool {
+        self == Self::Lingering
+    }
 }
 
 /// What happened to the call.
@@ -47,6 +52,8 @@ pub(super) enum Event {
     ShellEnded,
     /// All that belongs to the call was delivered.
     Delivered,
+    /// And what there is to record of it is recorded.
+    Recorded,
     /// The front passes a signal on.
     Signal(SignalKind),
     /// The front was killed, or has ended without an answer.
@@ -55,12 +62,14 @@ pub(super) enum Event {
     PromotionDue,
     /// The foreground command has become a job.
     Promoted,
-    /// `run` without `--wait` has given the front its answer.
-    RunAnswered,
+    /// `run` without `--wait` has started its job, or failed to.
+    RunStarted,
     /// PID 1 wants everything to end.
     DrainRequested,
     /// The last job has ended.
     NoJobsLeft,
+    /// Those who were to be notified took too long.
+    NotificationsOverdue,
 }
 
 /// What a signal for the front is for.
@@ -97,8 +106,14 @@ pub(super) struct Context {
     pub(super) term_promotes: bool,
     /// The foreground is being ended already.
     pub(super) is_killed: bool,
-    /// Jobs are left, and the front has to stay for them.
+    /// The front has to stay: jobs are left, or somebody is to be notified and could not be later.
     pub(super) stays: bool,
+    /// Every process here ends with the call.
+    pub(super) dies: bool,
+    /// The jobs were told to end with the call.
+    pub(super) is_stopped: bool,
+    /// Notifications are under way, or a record could not be written yet.
+    pub(super) notifies: bool,
 }
 
 /// What is to be done.
@@ -115,8 +130,14 @@ pub(super) enum Effect {
     SignalForeground,
     /// TERM for the foreground, and KILL after a while.
     EndForeground(Cause),
-    /// TERM for every job, and KILL after a while.
+    /// TERM for every job, and KILL when PID 1 says.
     EndJobs,
+    /// The same because they end with the call: KILL when the time is over that this place has.
+    StopJobs,
+    /// Whoever is left of them has no more time.
+    HurryJobs,
+    /// Passes the signal on to the job of `run --wait`.
+    SignalJob,
     Promote,
     /// Notes the strays that are there now: what becomes of them is not the signal's doing.
     NoteBystanders,
@@ -129,6 +150,10 @@ pub(super) enum Effect {
     RecordKill,
     /// Tells the front how to end.
     Answer(Answer),
+    /// The front is to end like this, later.
+    Remember(Answer),
+    /// Waits for notifications, for a while.
+    AwaitNotifications,
     /// Lets go of everything that is the harness's.
     Release,
     CloseLink,
@@ -154,6 +179,10 @@ pub(super) enum Answer {
     SignalCode,
     /// With the code of a command whose time was over.
     TimedOut,
+    /// With the code of `run` for a job that started, or did not.
+    Started,
+    /// As was decided before.
+    Remembered,
 }
 
 pub(super) type Step = (Phase, &'static [Effect]);
@@ -161,18 +190,12 @@ pub(super) type Step = (Phase, &'static [Effect]);
 /// What an event leads to.
 pub(super) fn step(phase: Phase, event: Event, context: Context) -> Step {
     use Effect::{Announce, CancelPromotion, ContinueFront, EndForeground, EndJobs, Promote};
-    use Effect::{RecordKill, Release};
+    use Effect::{RecordKill, Release, Remember};
     use Phase::{Delivering, Foreground, Lingering, Released};
     match (phase, event) {
         (Foreground, Event::ShellEnded) => (Delivering, &[ContinueFront, CancelPromotion]),
-        (Delivering, Event::Delivered) if context.is_run => {
-            (Released, &[Effect::Answer(Answer::Shell), Release])
-        }
-        (Delivering, Event::Delivered) if context.stays => (Lingering, &[RecordKill, Announce]),
-        (Delivering, Event::Delivered) => (
-            Released,
-            &[RecordKill, Announce, Effect::Answer(Answer::Shell), Release],
-        ),
+        (Delivering, Event::Delivered) if !context.is_run => (phase, &[RecordKill]),
+        (Delivering, Event::Recorded) => on_recorded(context),
         (_, Event::Signal(kind)) => on_signal(phase, kind, context),
         (_, Event::FrontGone) => on_front_gone(phase, context),
         (Foreground, Event::PromotionDue) if !context.is_run => (phase, &[Promote]),
@@ -180,13 +203,40 @@ pub(super) fn step(phase: Phase, event: Event, context: Context) -> Step {
             Released,
             &[Announce, Effect::Answer(Answer::TimedOut), Release],
         ),
-        (Foreground, Event::RunAnswered) => (Released, &[Release]),
+        (Foreground, Event::RunStarted) if context.stays => {
+            (Lingering, &[Remember(Answer::Started), Announce])
+        }
+        (Foreground, Event::RunStarted) => (Released, &[Effect::Answer(Answer::Started), Release]),
         (Foreground, Event::DrainRequested) if !context.is_run => {
             (phase, &[EndJobs, EndForeground(Cause::Drain)])
         }
         (_, Event::DrainRequested) => (phase, &[EndJobs]),
-        (Lingering, Event::NoJobsLeft) => (Released, &[Effect::Answer(Answer::Shell), Release]),
+        (Lingering, Event::NoJobsLeft) if context.notifies => {
+            (phase, &[Effect::AwaitNotifications])
+        }
+        (Lingering, Event::NoJobsLeft | Event::NotificationsOverdue) => {
+            (Released, &[Effect::Answer(Answer::Remembered), Release])
+        }
         _ => (phase, &[]),
+    }
+}
+
+/// The call is over, unless the front has to stay.
+fn on_recorded(context: Context) -> Step {
+    use Effect::{Announce, Release, Remember, StopJobs};
+    use Phase::{Lingering, Released};
+    match (context.is_run, context.stays) {
+        (true, true) => (Lingering, &[Remember(Answer::Shell)]),
+        (true, false) => (Released, &[Effect::Answer(Answer::Shell), Release]),
+        // Also who became a job since the others were told.
+        (false, true) if context.is_stopped => {
+            (Lingering, &[Announce, Remember(Answer::Shell), StopJobs])
+        }
+        (false, true) => (Lingering, &[Announce, Remember(Answer::Shell)]),
+        (false, false) => (
+            Released,
+            &[Announce, Effect::Answer(Answer::Shell), Release],
+        ),
     }
 }
 
@@ -197,6 +247,7 @@ fn on_signal(phase: Phase, kind: SignalKind, context: Context) -> Step {
         (Phase::Released, _) | (_, SignalKind::OwnGroup) => (phase, &[]),
         // Job control means groups, as without us.
         (_, SignalKind::JobControl) => (phase, &[Effect::SignalGroup]),
+        _ if context.dies => on_last_signal(phase, kind, context),
         // Whoever stops watching leaves the job alone.
         (Phase::Foreground, _) if context.is_run => (
             Phase::Released,
@@ -223,6 +274,44 @@ fn on_signal(phase: Phase, kind: SignalKind, context: Context) -> Step {
                 Release,
             ],
         ),
+    }
+}
+
+/// The same where everything ends with the call: whoever stops it stops its jobs. They are told to end at
+/// once, and the call is over when they have ended.
+fn on_last_signal(phase: Phase, kind: SignalKind, context: Context) -> Step {
+    use Effect::{AdoptStrays, HurryJobs, NoteBystanders, NoteKill, Remember, SignalForeground};
+    use Effect::{SignalJob, StopJobs};
+    // Asked for the second time by somebody who does not want to wait.
+    let hurries = context.is_stopped && kind == SignalKind::Ending;
+    match (phase, kind) {
+        // `run --wait`: the job is the call.
+        (Phase::Foreground, SignalKind::Term) if context.is_run => (phase, &[StopJobs]),
+        (Phase::Foreground, _) if context.is_run => (phase, &[SignalJob]),
+        (Phase::Foreground, SignalKind::Term) => (phase, &[StopJobs, NoteKill, SignalForeground]),
+        (Phase::Foreground, SignalKind::Notice) => (phase, &[SignalForeground]),
+        (Phase::Foreground, _) => (phase, &[NoteKill, SignalForeground]),
+        (_, SignalKind::Notice) | (Phase::Released, _) => (phase, &[]),
+        (Phase::Delivering, _) if hurries => (
+            Phase::Lingering,
+            &[
+                NoteBystanders,
+                AdoptStrays,
+                Remember(Answer::Signal),
+                HurryJobs,
+            ],
+        ),
+        (Phase::Delivering, _) => (
+            Phase::Lingering,
+            &[
+                NoteBystanders,
+                AdoptStrays,
+                Remember(Answer::Signal),
+                StopJobs,
+            ],
+        ),
+        (Phase::Lingering, _) if hurries => (phase, &[Remember(Answer::Signal), HurryJobs]),
+        (Phase::Lingering, _) => (phase, &[Remember(Answer::Signal), StopJobs]),
     }
 }
 

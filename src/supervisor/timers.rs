@@ -24,6 +24,8 @@ pub(super) enum Timer {
     OutputFiles,
     /// Records that the disk refused are written again.
     RetryRecords,
+    /// Notifications have held the call for long enough.
+    Notifications,
     /// This process need not stay on one processor any longer.
     Processors,
     /// A job without a handle is looked for.
@@ -102,7 +104,7 @@ impl Timers {
 mod tests {
     use super::*;
 
-    const ALL: [Timer; 16] = [
+    const ALL: [Timer; 17] = [
         Timer::CallCheck,
         Timer::Promotion,
         Timer::KillForeground,
@@ -112,6 +114,7 @@ mod tests {
         Timer::Housekeeping,
         Timer::OutputFiles,
         Timer::RetryRecords,
+        Timer::Notifications,
         Timer::Processors,
         Timer::UnwatchedJobs,
         Timer::StalledReader,
@@ -178,7 +181,7 @@ mod tests {
             let mut timers = Timers::default();
             let mut plain: Vec<(Timer, Duration)> = Vec::new();
             for _ in 0..draw(40) {
-                let timer = ALL[draw(16) as usize];
+                let timer = ALL[draw(17) as usize];
                 let at = seconds(1 + draw(20));
                 plain.retain(|(other, _)| *other != timer);
                 if draw(4) == 0 {

@@ -34,6 +34,12 @@ pub struct Object {
     pub ino: u64,
 }
 
+impl std::fmt::Display for Object {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}", self.dev, self.ino)
+    }
+}
+
 fn stat(fd: RawFd) -> io::Result<libc::stat> {
     // SAFETY: an all-zero `stat` is a valid value; it is only read after the call filled it in.
     let mut stat: libc::stat = unsafe { std::mem::zeroed() };

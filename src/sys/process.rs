@@ -288,6 +288,8 @@ pub fn spawn_orphan(image: &Image) {
 }
 
 fn child_become_helper(image: &Image) -> i32 {
+    // A supervisor's child has its name until the exec, and PID 1 may tell it to end its jobs by this signal.
+    super::signal::ignore(&[libc::SIGPWR]);
     // Whoever starts it may hear no signal at all; what reaches it, and what it starts, is its own affair.
     super::signal::block_only(&super::signal::LIMITS);
     // SAFETY: a C string and a number.

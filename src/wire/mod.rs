@@ -31,6 +31,8 @@ pub const SUPERVISOR_VARIABLE: &str = "AGENT_SH_SUPERVISOR";
 /// The variable that tells descendants which process made the call: the way up ends at their supervisor,
 /// whose parent is init.
 pub const CALLER_VARIABLE: &str = "AGENT_SH_CALLER";
+/// The variable that names the streams on which every job is shown already (`entrypoint --mirror`).
+pub const MIRROR_VARIABLE: &str = "AGENT_SH_MIRROR";
 /// The variable that tells a job its own id.
 pub const JOB_VARIABLE: &str = "AGENT_SH_JOB";
 

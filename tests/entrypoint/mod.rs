@@ -6,6 +6,8 @@ mod codes;
 mod drain;
 /// What it holds, and what it hands on.
 mod hands;
+/// What jobs write, on the container's stdout.
+mod mirror;
 /// Orphans.
 mod reaping;
 /// Signals, to the command or to its group.

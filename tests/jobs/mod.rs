@@ -6,6 +6,8 @@ mod containers;
 mod details;
 /// Kills in the moment of a start, terminals that are nobody's, last words.
 mod early;
+/// Calls that everything ends with, and that therefore stay.
+mod lingering;
 /// `$!`, `wait`, `kill %1`, traps: as native, also where the text was rewritten.
 mod native;
 /// `nohup` in every place, and whose text a job has.

@@ -20,6 +20,7 @@ pub(crate) use pause::{Pause, has_pauses};
 pub(crate) use process::{Identity, group_kill, parent_of, signal, tree, tree_kill};
 pub(crate) use records::{Record, job_dirs, job_records, ps_json, records, wait_for_records};
 pub(crate) use sandbox::{Sandbox, has, has_for_part, has_on_path, program, real, stands_in};
+pub(crate) use skip::skipped;
 pub(crate) use streams::{Streams, terminal};
 
 /// How long anything may take before its test fails. Generous: the cores are few and noisy, and no test

@@ -1,8 +1,10 @@
 //! The announcement: one stderr line per job that outlives the call, written for a model that never
 //! heard of agent-sh; and the messages to `run --wait`.
 
+use std::time::Duration;
+
 use crate::job::notice;
-use crate::job::{How, JobId};
+use crate::job::{How, JobId, Outcome};
 use crate::settings::Linger;
 use crate::supervisor::job::{Job, Jobs, Limit};
 use crate::supervisor::setup::Setup;
@@ -77,6 +79,37 @@ fn line(job: &Job, program: &str, refusal: Option<&str>) -> String {
         "[agent-sh] job {id} is still running in the background: {command} (pid {pid}). \
          Output: {output}. Stop: {program} kill {id}"
     )
+}
+
+/// How a job ended that the call stayed for. `ended`: since boot.
+pub(in crate::supervisor) fn end_said(
+    job: &Job,
+    outcome: &Outcome,
+    ended: Duration,
+    setup: &Setup,
+) -> String {
+    let how = match (outcome, job.limit_reached()) {
+        (_, Some(Limit::Time | Limit::Idle)) => "timed out".to_owned(),
+        (Outcome::Exited(code), _) => format!("finished: exit {code}"),
+        (Outcome::Signaled { signal, .. }, _) => {
+            format!("was killed by SIG{}", text::signal_name(*signal))
+        }
+        (Outcome::Lost(_), _) => "is lost".to_owned(),
+    };
+    let shown = text::redact(&text::sanitize(job.text()));
+    let kind = if job.is_stray() {
+        How::Stray
+    } else {
+        How::Ampersand
+    };
+    let command = notice::told_command(kind, &shown, COMMAND);
+    let Some(live) = job.live() else {
+        return format!("[agent-sh] {command} (pid {}) {how}\n", job.pid());
+    };
+    let began = Duration::from_millis(live.launch().started_boot_ms);
+    let after = text::short_duration(ended.saturating_sub(began));
+    let (id, program) = (live.id(), setup.program_name());
+    format!("[agent-sh] job {id} {how} after {after}: {command}. Output: {program} logs {id}\n")
 }
 
 /// To whoever watches a job with `run --wait`: its time is over, and so it is.

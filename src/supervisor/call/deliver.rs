@@ -41,6 +41,7 @@ impl Supervisor {
         if self.has_delivered() {
             self.timers.cancel(Timer::CallCheck);
             self.apply(Event::Delivered);
+            self.apply(Event::Recorded);
             return;
         }
         // A slow reader is waited for without a limit, as without us.

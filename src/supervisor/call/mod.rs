@@ -21,7 +21,7 @@ use std::time::Duration;
 use crate::supervisor::state::Phase;
 use crate::sys::process::Usage;
 
-pub(super) use announce::{announcement, time_is_over, unwatched};
+pub(super) use announce::{announcement, end_said, time_is_over, unwatched};
 pub(super) use foreground::ForegroundKill;
 pub(super) use front_link::{Front, PassedOn};
 pub(super) use relay::{Flow, Reading, Relay};
@@ -85,6 +85,8 @@ pub(super) struct Call {
     pub(super) front: Front,
     pub(super) relay: Relay,
     pub(super) kill: ForegroundKill,
+    /// `Some` iff the front stays: the wait status that it ends with.
+    remembered: Option<i32>,
 }
 
 impl Call {
@@ -96,7 +98,16 @@ impl Call {
             front,
             relay,
             kill: ForegroundKill::default(),
+            remembered: None,
         }
+    }
+
+    pub(super) fn remember(&mut self, status: i32) {
+        self.remembered = Some(status);
+    }
+
+    pub(super) fn remembered(&self) -> i32 {
+        self.remembered.unwrap_or(NO_STATUS)
     }
 
     pub(super) fn phase(&self) -> Phase {

@@ -78,6 +78,12 @@ impl Relay {
         self.sinks.get(sink).map(|sink| sink.is_terminal)
     }
 
+    /// What a sink leads to.
+    pub(in crate::supervisor) fn sink_object(&self, sink: usize) -> Option<Object> {
+        let sink = self.sinks.get(sink)?;
+        fds::object(sink.original())
+    }
+
     /// Whether the foreground has to wait until the harness has read.
     pub(in crate::supervisor) fn is_full(&self) -> bool {
         self.sinks.iter().any(Sink::is_full)

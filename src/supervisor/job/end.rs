@@ -181,11 +181,11 @@ impl Supervisor {
         let wish = self.jobs[index].take_kill_intent(&outcome);
         // Before the record tells others of it, who may act on that.
         self.note_ending(index, signal, wish.as_ref().map(|wish| wish.signal));
+        self.say_end(index, &outcome, ended.1);
         self.write_exit(index, |job| {
             job.exit_facts(outcome, usage, evidence, ended, wish)
         });
         self.jobs[index].close_abandoned(&self.poller.epoll);
-        self.check_lingering();
     }
 
     /// Notes until when what a job left may still be ending with it, and whom its end may have hit.

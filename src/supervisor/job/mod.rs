@@ -206,6 +206,11 @@ impl Job {
         self.limits.timed_out.is_some()
     }
 
+    /// Which of its limits was reached, if one was.
+    pub(super) fn limit_reached(&self) -> Option<Limit> {
+        self.limits.timed_out
+    }
+
     /// Whether it runs and nothing tells of its end.
     pub(super) fn is_unwatchable(&self) -> bool {
         !self.ended && self.watch.pidfd.is_none()

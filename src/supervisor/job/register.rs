@@ -13,7 +13,7 @@ use crate::supervisor::Supervisor;
 use crate::supervisor::publisher::Start;
 use crate::sys::{fds, proc, session};
 use crate::wire::control::open_answer;
-use crate::wire::{Register, Registered};
+use crate::wire::{MIRROR_VARIABLE, Register, Registered};
 
 /// For stdout and stderr, where what is written there appears; `None`: it is redirected.
 type Mirrors = [Option<Mirror>; 2];
@@ -126,7 +126,8 @@ impl Supervisor {
         let mut job = self.new_job(&start, live);
         if job.live.is_some() {
             let has_reader = self.call.phase().has_reader();
-            job.connect(channels, mirrors, has_reader, answer);
+            let shows = |sink| has_reader && !self.is_mirrored(sink);
+            job.connect(channels, mirrors, shows, answer);
         }
         answer.id = job.id().map(ToString::to_string).unwrap_or_default();
         job.listen(&self.poller.epoll, true);
@@ -167,6 +168,17 @@ impl Supervisor {
         [fed[0] || nested[0], fed[1] || nested[1]]
     }
 
+    /// Whether the container shows every job on this stream of the call.
+    fn is_mirrored(&self, sink: usize) -> bool {
+        let Some(shown) = std::env::var_os(MIRROR_VARIABLE) else {
+            return false;
+        };
+        let object = self.call.relay.sink_object(sink);
+        let object = object.map(|object| object.to_string());
+        let shown = shown.to_string_lossy();
+        object.is_some_and(|object| shown.split(' ').any(|word| word == object))
+    }
+
     fn own_streams(&self, pid: i32) -> Mirrors {
         [1, 2].map(|fd| self.own_stream(pid, fd))
     }
@@ -192,7 +204,7 @@ impl Job {
         &mut self,
         channels: Channels,
         mirrors: Mirrors,
-        has_reader: bool,
+        shows: impl Fn(usize) -> bool,
         answer: &mut Registered,
     ) {
         let Some(main) = channels.main else { return };
@@ -209,7 +221,7 @@ impl Job {
         let index = self.index;
         self.shown.mirrors = shown.map(|mirror| {
             mirror.filter(|mirror| match mirror {
-                Mirror::Sink(_) => has_reader,
+                Mirror::Sink(sink) => shows(*sink),
                 Mirror::Job(parent, _) => *parent != index,
             })
         });

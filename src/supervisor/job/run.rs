@@ -183,8 +183,8 @@ impl Waiting {
 }
 
 impl Supervisor {
-    /// Publishes the job, lets it go, and tells the front. Gives whether the front has its answer: it
-    /// stays only for `--wait`.
+    /// Publishes the job, lets it go, and tells the front which it is, or why there is none. Gives whether
+    /// the front waits for it.
     pub(in crate::supervisor) fn begin_run(
         &mut self,
         prepared: PreparedRun,
@@ -199,12 +199,11 @@ impl Supervisor {
         let Some(id) = self.publish_run(waiting.pid, output, tty, run) else {
             let why = self.publisher.refusal().unwrap_or("nothing can be stored");
             link.tell(&ToFront::Say(format!("agent-sh: {why}\n").into_bytes()));
-            link.tell(&ToFront::Done(125 << 8));
+            self.jobs.start_code = 125;
             // The gate closes unopened, and the child goes.
-            return true;
+            return false;
         };
         // A failed exec shows as the child's exit code, 126 or 127, which the record will hold.
-        let mut code = 0;
         match waiting.release(&id) {
             Ok(()) if run.wait => {}
             Ok(()) => link.tell(&ToFront::Job(shown_job(&id, waiting.pid, run.json))),
@@ -213,13 +212,10 @@ impl Supervisor {
                 let cause = crate::error::cause(&error);
                 let text = format!("agent-sh: cannot start '{program}': {cause}\n");
                 link.tell(&ToFront::Say(text.into_bytes()));
-                code = code_of(error.raw_os_error().unwrap_or(libc::EIO));
+                self.jobs.start_code = code_of(error.raw_os_error().unwrap_or(libc::EIO));
             }
         }
-        if !run.wait {
-            link.tell(&ToFront::Done(i32::from(code) << 8));
-        }
-        !run.wait
+        run.wait
     }
 
     /// The id of the job; `None` when nothing can be stored.

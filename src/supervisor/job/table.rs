@@ -26,6 +26,8 @@ pub(in crate::supervisor) struct Jobs {
     pub(super) file_checks: usize,
     /// `Some` iff a record could not be written: until when that is tried.
     pub(super) give_up_at: Option<Duration>,
+    /// The code of `run` for a job that started, or did not.
+    pub(super) start_code: u8,
 }
 
 impl Index<usize> for Jobs {
@@ -49,11 +51,17 @@ impl Jobs {
             lone,
             file_checks: 0,
             give_up_at: None,
+            start_code: 0,
         }
     }
 
     pub(in crate::supervisor) fn len(&self) -> usize {
         self.all.len()
+    }
+
+    /// How `run` without `--wait` ends, as a wait status.
+    pub(in crate::supervisor) fn start_status(&self) -> i32 {
+        i32::from(self.start_code) << 8
     }
 
     pub(in crate::supervisor) fn is_empty(&self) -> bool {
