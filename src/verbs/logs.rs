@@ -1,6 +1,7 @@
 //! `logs`: what a job wrote, and what it goes on to write.
 
 mod cast;
+mod cursor;
 mod print;
 
 use std::path::Path;
@@ -18,6 +19,7 @@ use crate::verbs::format::sentence;
 use crate::verbs::output::{self, CHUNK, Redirected, Redirection, Source};
 use crate::verbs::watch::{Event, Watch};
 use crate::verbs::{Context, row};
+use cursor::Cursor;
 use print::Printer;
 
 /// Nothing has moved for so long: what is drawn again and again may be shown, and a prompt.
@@ -37,6 +39,7 @@ pub(crate) fn logs(context: &Context, logs: &Logs) -> Result<u8> {
     if logs.cast {
         return cast::cast(&job).map(|()| 0);
     }
+    let cursor = Cursor::wanted(logs.cursor.as_deref(), &job)?;
     let follow = logs.follow && !job.state.is_terminal();
     let sources = sources(&job, logs, follow)?;
     let mut watch = if follow { Some(Watch::new()?) } else { None };
@@ -47,18 +50,28 @@ pub(crate) fn logs(context: &Context, logs: &Logs) -> Result<u8> {
             watch.add_output(&source.path, number);
         }
         let mut stream = Stream::new(source, logs);
-        stream.begin(&job, logs, follow)?;
+        stream.begin(&job, logs, cursor.as_ref(), follow)?;
         streams.push(stream);
     }
     if let Some(watch) = &mut watch {
         watch.add_end(&job, 0)?;
         follow_until_end(watch, &mut streams)?;
     }
-    streams.iter_mut().try_for_each(Stream::finish)?;
+    let is_over = follow || job.state.is_terminal();
+    for stream in &mut streams {
+        match &cursor {
+            Some(_) if !is_over => stream.pause()?,
+            Some(_) => stream.finish_portion()?,
+            None => stream.finish()?,
+        }
+    }
     if follow && let Some(now) = job.reload()? {
         message::say(sentence(&row(&now)));
     }
-    Ok(0)
+    match &cursor {
+        Some(cursor) => cursor.tell(&job, &mut streams, logs.json).map(|()| 0),
+        None => Ok(0),
+    }
 }
 
 /// Where the output is, with a word on stderr for each stream that went elsewhere.
@@ -156,6 +169,8 @@ struct Stream {
     clean: Clean,
     printer: Printer,
     buffer: Vec<u8>,
+    /// Something was read that no earlier call has shown.
+    has_news: bool,
 }
 
 impl Stream {
@@ -165,13 +180,23 @@ impl Stream {
             clean: source.clean(),
             printer: Printer::new(logs),
             buffer: vec![0; CHUNK],
+            has_news: false,
             source,
         }
     }
 
     /// Goes to where it is to begin and reads what there is. A follower is shown it now.
-    fn begin(&mut self, job: &JobView, logs: &Logs, follow: bool) -> Result<()> {
-        if let Some(since) = logs.since {
+    fn begin(
+        &mut self,
+        job: &JobView,
+        logs: &Logs,
+        cursor: Option<&Cursor>,
+        follow: bool,
+    ) -> Result<()> {
+        if let Some(cursor) = cursor {
+            self.resume(cursor.offset(&self.source))?;
+            self.read_at_most(logs.limit.unwrap_or(u64::MAX))?;
+        } else if let Some(since) = logs.since {
             self.pass_older(job, since)?;
             self.read_on()?;
         } else {
@@ -289,10 +314,12 @@ impl Stream {
             clean,
             printer,
             buffer,
+            has_news,
         } = self;
         let mut any = false;
         source.read_on(buffer, |source, piece, gap| {
             any = true;
+            *has_news = true;
             match piece {
                 Some(bytes) if *raw => printer.put(bytes),
                 Some(bytes) => feed(source, clean, bytes, |line| printer.line(line)),

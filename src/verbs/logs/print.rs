@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use regex::Regex;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::cli::Logs;
 use crate::error::Result;
@@ -14,6 +14,8 @@ use crate::verbs::format::size;
 pub(super) struct Printer {
     grep: Option<Regex>,
     json: bool,
+    /// Somebody comes back for the rest of a line that is not complete.
+    portions: bool,
     /// The last lines so far; `Some` while older ones may have to be forgotten.
     last: Option<LastLines>,
     out: Vec<u8>,
@@ -26,6 +28,7 @@ impl Printer {
         Self {
             grep: logs.grep.clone(),
             json: logs.json,
+            portions: logs.cursor.is_some(),
             last: logs.lines.map(LastLines::new),
             out: Vec::new(),
             begun: String::new(),
@@ -41,10 +44,8 @@ impl Printer {
             return;
         }
         if self.json {
-            let object = json!({ "line": line }).to_string();
-            self.put(text::escape_json(&object).as_bytes());
-            self.put(b"\n");
-            return;
+            self.begun.clear();
+            return self.object(&json!({ "line": line }));
         }
         let begun = std::mem::take(&mut self.begun);
         match line.strip_prefix(begun.as_str()) {
@@ -55,6 +56,18 @@ impl Printer {
             }
         }
         self.put(b"\n");
+    }
+
+    fn object(&mut self, object: &Value) {
+        self.put(text::escape_json(&object.to_string()).as_bytes());
+        self.put(b"\n");
+    }
+
+    /// This much of a line was printed by an earlier call.
+    pub(super) fn has_begun(&mut self, line: &str) {
+        if self.grep.is_none() {
+            line.clone_into(&mut self.begun);
+        }
     }
 
     pub(super) fn gap(&mut self, bytes: u64) {
@@ -68,8 +81,14 @@ impl Printer {
 
     /// Shows a line that is not complete, such as a prompt, as far as it is.
     pub(super) fn unfinished(&mut self, line: &str) {
-        if self.json || self.grep.is_some() || line.is_empty() {
+        if self.grep.is_some() || line.is_empty() || self.json && !self.portions {
             return;
+        }
+        if self.json {
+            if self.begun != line {
+                self.object(&json!({ "line": line, "unfinished": true }));
+            }
+            return line.clone_into(&mut self.begun);
         }
         match line.strip_prefix(self.begun.as_str()) {
             Some(rest) => self.put(rest.as_bytes()),
@@ -170,6 +189,7 @@ mod tests {
         let mut printer = Printer {
             grep: None,
             json: false,
+            portions: false,
             last: None,
             out: Vec::new(),
             begun: String::new(),
