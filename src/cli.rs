@@ -3,6 +3,7 @@
 //! `-c` and the other forms of a shell are told apart before any of this is built.
 
 mod entrypoint;
+mod mcp;
 mod notify;
 mod seat;
 mod setup;
@@ -17,6 +18,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use regex::Regex;
 
 pub use entrypoint::Entrypoint;
+pub use mcp::Mcp;
 pub use notify::*;
 pub use seat::{Attach, Send, Top};
 pub use setup::{ClaudeCode, Codex, Gemini, Hook, How, Opencode, Setup, SetupWhat, Shims};
@@ -80,6 +82,7 @@ pub enum Verb {
     Init(Init),
     Completions(Completions),
     Man(Man),
+    Mcp(Mcp),
 }
 
 /// Start a job
@@ -200,7 +203,7 @@ only stderr's own file.
 --cursor reads in portions: 'cursor: C', the last line of stderr, is where the next call begins. With --limit a \
 portion is bounded, and what is left comes with the next one.
 --json prints {\"line\":TEXT} for each line, and {\"left_out\":BYTES} where the middle of a long output was not kept; \
-with --cursor a line that is not complete has \"unfinished\":true, and the last object is {\"cursor\":C,\"more\":BOOL}.
+with --cursor a line that is not complete has \"unfinished\":true, its rest \"continued\":true (or, written anew, \"redrawn\":true), and the last object is {\"cursor\":C,\"more\":BOOL}.
 
 Example:
   agent-sh logs 7f3k -n 50

@@ -48,6 +48,7 @@ pub const VERBS: &[&str] = &[
     "init",
     "completions",
     "man",
+    "mcp",
     "help",
 ];
 

@@ -29,6 +29,7 @@ pub(crate) mod harness;
 pub mod invocation;
 pub mod job;
 pub mod launcher;
+pub(crate) mod mcp;
 pub mod message;
 pub mod notice;
 pub mod notify;

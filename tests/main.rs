@@ -13,6 +13,8 @@ mod harness;
 mod jobs;
 /// Nothing of ours stays behind.
 mod litter;
+/// The verbs as typed tools.
+mod mcp;
 /// Telling others of ends: outbox, sinks, exactly once.
 mod notify;
 /// The drop-in promise: the real shell is the oracle.

@@ -55,10 +55,12 @@ pub struct Shims {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Merges into a settings file and leaves everything else in it unchanged, byte for byte. A second run changes nothing. \
---undo restores the file; if you have edited it since, it removes only our parts. Restart open sessions afterwards.
+--undo restores the file; if you have edited it since, it removes only our parts. \
+With --mcp the verbs are tools of the model, too ('agent-sh mcp'); --undo always takes that back. Restart open sessions afterwards.
 
 Example:
   agent-sh setup claude-code
+  agent-sh setup claude-code --mcp
   agent-sh setup claude-code --project --undo
   claude --settings \"$(agent-sh setup claude-code --print)\"
 
@@ -76,6 +78,9 @@ pub struct ClaudeCode {
     /// The shell to stand in for: bash or zsh; else the one in SHELL, else bash
     #[arg(long, value_name = "NAME", value_parser = ["bash", "zsh"])]
     pub shell: Option<String>,
+    /// Also register 'agent-sh mcp' as an MCP server: in ~/.claude.json, with --project in .mcp.json
+    #[arg(long)]
+    pub mcp: bool,
     #[command(flatten)]
     pub how: How,
 }

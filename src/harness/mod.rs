@@ -13,6 +13,7 @@ pub(crate) mod edit;
 pub(crate) mod gemini;
 mod hooks;
 pub(crate) mod json;
+pub(crate) mod mcp;
 pub(crate) mod opencode;
 pub(crate) mod place;
 pub(crate) mod run;

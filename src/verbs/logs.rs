@@ -193,7 +193,12 @@ impl Stream {
         cursor: Option<&Cursor>,
         follow: bool,
     ) -> Result<()> {
-        if let Some(cursor) = cursor {
+        if let (Some(Cursor::Start), Some(lines), None, None) =
+            (cursor, logs.lines, &logs.grep, logs.limit)
+        {
+            // The last of all: there is no need to read all.
+            self.read_last(lines)?;
+        } else if let Some(cursor) = cursor {
             self.resume(cursor.offset(&self.source))?;
             self.read_at_most(logs.limit.unwrap_or(u64::MAX))?;
         } else if let Some(since) = logs.since {

@@ -28,7 +28,7 @@ mod show;
 mod terminal;
 mod top;
 mod typing;
-mod wait;
+pub(crate) mod wait;
 mod wait_follow;
 mod wait_notify;
 mod watch;
@@ -97,7 +97,7 @@ fn dispatch(verb: Verb, hooks: Hooks) -> Result<u8> {
         },
         _ => Context::read(hooks)?,
     };
-    if !matches!(verb, Verb::Run(_)) {
+    if !matches!(verb, Verb::Run(_) | Verb::Mcp(_)) {
         // A file that must not grow is an error to be told. What `run` starts keeps the caller's mask.
         crate::sys::signal::block(&[libc::SIGXFSZ]);
     }
@@ -140,6 +140,7 @@ fn dispatch(verb: Verb, hooks: Hooks) -> Result<u8> {
         Verb::Doctor(doctor) => doctor::doctor(&context, &doctor),
         Verb::Completions(completions) => completions::completions(&completions),
         Verb::Man(man) => man::man(&man),
+        Verb::Mcp(mcp) => crate::mcp::serve(context, mcp.session),
     }
 }
 

@@ -121,7 +121,7 @@ fn bounded_portions_add_up() {
 fn json_says_what_is_complete_and_what_is_left() {
     let Some(sandbox) = sandbox() else { return };
     let gate = sandbox.gate();
-    let text = format!("printf 'one\\n> '; read -r x <{}", gate.path());
+    let text = format!("printf 'one\\n> '; read -r x <{}; echo go", gate.path());
     job(&sandbox, "x", &text);
     let objects = |cursor: &str, limit: &str| -> Vec<Value> {
         let ended = sandbox.agent_sh(["logs", "x", "--json", "--cursor", cursor, "--limit", limit]);
@@ -144,6 +144,11 @@ fn json_says_what_is_complete_and_what_is_left() {
     assert_eq!((first.len(), &first[1]["more"]), (2, &Value::Bool(true)));
     gate.release(1);
     sandbox.agent_sh(["wait", "x"]);
+    let rest = objects(all[2]["cursor"].as_str().unwrap(), "1M");
+    assert_eq!(
+        rest[0],
+        serde_json::json!({"line": "go", "continued": true})
+    );
 }
 
 #[test]

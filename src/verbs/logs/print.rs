@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use regex::Regex;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::cli::Logs;
 use crate::error::Result;
@@ -43,11 +43,10 @@ impl Printer {
         {
             return;
         }
-        if self.json {
-            self.begun.clear();
-            return self.object(&json!({ "line": line }));
-        }
         let begun = std::mem::take(&mut self.begun);
+        if self.json {
+            return self.line_object(&begun, line, false);
+        }
         match line.strip_prefix(begun.as_str()) {
             Some(rest) => self.put(rest.as_bytes()),
             None => {
@@ -58,7 +57,21 @@ impl Printer {
         self.put(b"\n");
     }
 
-    fn object(&mut self, object: &Value) {
+    /// Of a line that was begun earlier only the rest, unless it was written anew.
+    fn line_object(&mut self, begun: &str, line: &str, unfinished: bool) {
+        let rest = line.strip_prefix(begun).filter(|_| !begun.is_empty());
+        let mut object = json!({ "line": rest.unwrap_or(line) });
+        if !begun.is_empty() {
+            let how = if rest.is_some() {
+                "continued"
+            } else {
+                "redrawn"
+            };
+            object[how] = true.into();
+        }
+        if unfinished {
+            object["unfinished"] = true.into();
+        }
         self.put(text::escape_json(&object.to_string()).as_bytes());
         self.put(b"\n");
     }
@@ -85,10 +98,11 @@ impl Printer {
             return;
         }
         if self.json {
-            if self.begun != line {
-                self.object(&json!({ "line": line, "unfinished": true }));
+            let begun = std::mem::replace(&mut self.begun, line.to_owned());
+            if begun != line {
+                self.line_object(&begun, line, true);
             }
-            return line.clone_into(&mut self.begun);
+            return;
         }
         match line.strip_prefix(self.begun.as_str()) {
             Some(rest) => self.put(rest.as_bytes()),
