@@ -3,6 +3,7 @@
 //! `-c` and the other forms of a shell are told apart before any of this is built.
 
 mod entrypoint;
+mod fleet;
 mod mcp;
 mod notify;
 mod seat;
@@ -18,6 +19,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use regex::Regex;
 
 pub use entrypoint::Entrypoint;
+pub use fleet::Fleet;
 pub use mcp::Mcp;
 pub use notify::*;
 pub use seat::{Attach, Send, Top};
@@ -148,6 +150,7 @@ Example:
   agent-sh ps
   agent-sh ps --all --state exited --state lost --json
   agent-sh ps --watch
+  agent-sh ps --from nats://127.0.0.1/JOBS
 
 Exit codes: 0 success, even if there are no jobs, 2 wrong usage, 125 agent-sh failed.")]
 pub struct Ps {
@@ -172,6 +175,8 @@ pub struct Ps {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub fleet: Fleet,
 }
 
 /// Show everything known about a job
@@ -192,6 +197,8 @@ pub struct Show {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub fleet: Fleet,
 }
 
 /// Print a job's output
@@ -270,6 +277,8 @@ Example:
   agent-sh wait 7f3k --idle 30s
   agent-sh wait 7f3k --notify dir:/home/you/events
   agent-sh wait --follow --notify stdout
+  agent-sh wait 7f3k --from nats://127.0.0.1/JOBS
+  agent-sh wait --follow --from nats://127.0.0.1/JOBS --group wakers --notify exec:/usr/local/bin/wake
 
 With --notify the end is also delivered to sinks ('agent-sh notify add --help' lists them) before this command exits. \
 A notification that cannot be delivered stays pending for the next agent-sh that runs.
@@ -303,11 +312,28 @@ pub struct Wait {
     /// Print records as JSON, one per line
     #[arg(long)]
     pub json: bool,
+    /// Wait for jobs of other machines, as this stream tells: nats://HOST/STREAM, redis://HOST/DB/STREAM
+    #[arg(long, value_name = "URL")]
+    pub from: Option<String>,
+    /// With --follow --from: the name under which any number of readers share the ends
+    #[arg(long, value_name = "NAME", value_parser = subscriber, requires_all = ["from", "follow"])]
+    pub group: Option<String>,
     #[command(flatten)]
     pub tell: WaitTell,
 }
 
 impl Wait {
+    /// Where the jobs of other machines are read from.
+    #[must_use]
+    pub fn fleet(&self) -> Fleet {
+        Fleet {
+            from: self.from.clone(),
+            creds_file: self.tell.web.creds_file.clone(),
+            password_file: self.tell.web.password_file.clone(),
+            allow_private: self.tell.web.allow_private,
+        }
+    }
+
     /// Something else than the end is waited for.
     #[must_use]
     pub fn has_condition(&self) -> bool {

@@ -21,6 +21,7 @@ pub mod cli;
 pub mod configured;
 pub mod entrypoint;
 pub mod error;
+pub(crate) mod fleet;
 pub mod front;
 #[doc(hidden)]
 pub mod fuzzing;

@@ -7,6 +7,8 @@
 
 /// PID 1 of a container.
 mod entrypoint;
+/// Beyond one machine: brokers.
+mod fleet;
 /// Harnesses: settings changed and restored, hooks.
 mod harness;
 /// Background jobs: every form, every way to lose one.

@@ -63,6 +63,10 @@ l log, x kill (asks first), / filter, A all sessions, ? help, q quit.
 
 Example:
   agent-sh top
+  agent-sh top --from nats://127.0.0.1/JOBS    the list of all machines, until Ctrl-C
 
 Exit codes: 0 success, 2 wrong usage, 125 no terminal or agent-sh failed.")]
-pub struct Top {}
+pub struct Top {
+    #[command(flatten)]
+    pub fleet: super::Fleet,
+}

@@ -38,6 +38,8 @@ pub struct Events {
     /// Events are always JSON; taken so that every verb has it
     #[arg(long, hide = true)]
     pub json: bool,
+    #[command(flatten)]
+    pub fleet: super::Fleet,
 }
 
 /// Remove ended jobs that are old or take too much space

@@ -15,6 +15,7 @@
 //! `dead`. Event ids are derived (`<job>.exit`), so a delivery that is repeated after a crash has the
 //! same id, and a receiver can tell.
 
+mod beat;
 pub(super) mod claim;
 mod markers;
 mod subscription;

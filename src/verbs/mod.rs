@@ -7,7 +7,7 @@ mod attach;
 mod completions;
 mod doctor;
 mod events;
-mod format;
+pub(crate) mod format;
 mod gc;
 mod hook;
 mod init;
@@ -20,7 +20,7 @@ mod misuse;
 mod notify;
 mod output;
 mod parse;
-mod ps;
+pub(crate) mod ps;
 pub mod run;
 mod send;
 mod setup;
@@ -31,7 +31,7 @@ mod typing;
 pub(crate) mod wait;
 mod wait_follow;
 mod wait_notify;
-mod watch;
+pub(crate) mod watch;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -124,6 +124,12 @@ fn dispatch(verb: Verb, hooks: Hooks) -> Result<u8> {
         // Taken care of before clap; only its help leads here.
         Verb::Entrypoint(_) => Ok(0),
         Verb::Setup(setup) => setup::setup(&context, &setup),
+        Verb::Ps(ps) if ps.fleet.from.is_some() => crate::fleet::ps(&context, &ps),
+        Verb::Show(show) if show.fleet.from.is_some() => crate::fleet::show(&context, &show),
+        Verb::Events(events) if events.fleet.from.is_some() => crate::fleet::events(&events),
+        Verb::Top(top) if top.fleet.from.is_some() => crate::fleet::top(&context, &top.fleet),
+        Verb::Wait(wait) if wait.from.is_some() && wait.tell.follow => crate::fleet::follow(&wait),
+        Verb::Wait(wait) if wait.from.is_some() => crate::fleet::wait(&wait),
         Verb::Ps(ps) => ps::ps(&context, &ps),
         Verb::Show(show) => show::show(&context, &show),
         Verb::Logs(logs) => logs::logs(&context, &logs),

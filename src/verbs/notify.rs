@@ -1,5 +1,6 @@
 //! `notify`: standing subscriptions, and how it stands with their events.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -57,11 +58,9 @@ fn add(context: &Context, add: &NotifyAdd) -> Result<u8> {
     sub.on_output.clone_from(&add.watch.on_output);
     sub.heartbeat_ms = add.watch.heartbeat.map(record::millis);
     sub.allow_private = add.web.allow_private;
-    sub.secret_file = match &add.web.secret_file {
-        // Whoever uses it later may stand elsewhere.
-        Some(path) => Some(std::path::absolute(path).map_err(|e| Error::io("find", path, e))?),
-        None => None,
-    };
+    sub.secret_file = absolute(add.web.secret_file.as_ref())?;
+    sub.creds_file = absolute(add.web.creds_file.as_ref())?;
+    sub.password_file = absolute(add.web.password_file.as_ref())?;
     let store = context.open_store()?;
     let made = start::subscribe(&store, &sub)?;
     start::follow_running(&store, &made)?;
@@ -70,6 +69,12 @@ fn add(context: &Context, add: &NotifyAdd) -> Result<u8> {
         message::say(format!("the key that signs is in '{}'", path.display()));
     }
     Ok(0)
+}
+
+/// Whoever uses a file later may stand elsewhere.
+fn absolute(path: Option<&PathBuf>) -> Result<Option<PathBuf>> {
+    let find = |path: &PathBuf| std::path::absolute(path).map_err(|e| Error::io("find", path, e));
+    path.map(find).transpose()
 }
 
 fn list(context: &Context, as_json: bool) -> Result<u8> {
@@ -193,6 +198,8 @@ fn facts(sub: &Subscription, standings: &[Standing], disabled: Option<&str>) -> 
         "heartbeat_ms": sub.heartbeat_ms,
         "allow_private": sub.allow_private,
         "secret_file": sub.secret_file,
+        "creds_file": sub.creds_file,
+        "password_file": sub.password_file,
         "since": sub.since.at,
         "disabled": disabled,
         "pending": events("pending"),

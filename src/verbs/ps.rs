@@ -199,7 +199,7 @@ pub(crate) fn is_news(state: State, settled_at: Option<&str>, now: SystemTime) -
 }
 
 /// An array with one object a line: whole as JSON, and readable by lines.
-fn json_lines(rows: &[Value]) -> String {
+pub(crate) fn json_lines(rows: &[Value]) -> String {
     if rows.is_empty() {
         return "[]\n".to_owned();
     }
@@ -259,6 +259,7 @@ mod tests {
             watch: false,
             quiet: false,
             json: false,
+            fleet: crate::cli::Fleet::default(),
         };
         assert_eq!(
             none_text(&ps, None),
