@@ -19,6 +19,7 @@ use crate::settings::RecordCommand;
 use crate::text;
 
 mod event;
+pub mod trace;
 
 pub use event::*;
 
@@ -282,6 +283,9 @@ pub fn started_event(launch: &Launch, uid: u32, transcript: &str) -> Value {
             "ignored_settings": launch.ignored_settings,
         },
     });
+    if let Value::Object(map) = &mut event {
+        map.extend(trace::attributes(&launch.wake));
+    }
     if let (Some(key), Value::Object(map)) = (launch.session.as_ref(), &mut event) {
         map.insert("correlationid".to_owned(), Value::String(key.clone()));
     }

@@ -44,6 +44,9 @@ pub struct Webhook {
     /// A file with the key that signs webhooks (whsec_…), readable by you alone
     #[arg(long, value_name = "FILE")]
     pub secret_file: Option<PathBuf>,
+    /// Words instead of the event, for webhooks that show them: a chat, a phone
+    #[arg(long, value_name = "KIND", value_parser = crate::notify::template::NAMES)]
+    pub template: Option<String>,
     /// For NATS: a file with credentials (.creds), readable by you alone
     #[arg(long, value_name = "FILE")]
     pub creds_file: Option<PathBuf>,
@@ -89,6 +92,8 @@ Sinks:
   nats://[USER@]HOST/STREAM, redis://[USER@]HOST/DB/STREAM
                    a stream of NATS JetStream or Redis, with starts and signs
                    of life; tls:// and rediss:// are encrypted
+  otlp:http://HOST:4318
+                   each job as a span, and counts, to a collector
   unix:/SOCKET     one line to whoever listens, if it is yours
   claude-code, codex, opencode, agentapi
                    the agent that started the job, through its harness

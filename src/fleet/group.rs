@@ -190,6 +190,7 @@ fn sinks(wait: &Wait) -> Result<Vec<Subscription>> {
         notify::prepare(&sink)?;
         let mut sub = start::subscription(&sink.default_name(), &sink, false);
         sub.secret_file.clone_from(&tell.web.secret_file);
+        sub.template.clone_from(&tell.web.template);
         sub.allow_private = tell.web.allow_private;
         subs.push(sub);
     }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::{
     CommandText, ExitFacts, FORMAT, KillIntent, KilledBy, LONGEST_TAIL, Launch, Moment, ORIGIN,
-    ProcIdentity, SCHEMA_URI, Usage, file_uri, millis, rfc3339, source_of, wall_between,
+    ProcIdentity, SCHEMA_URI, Usage, file_uri, millis, rfc3339, source_of, trace, wall_between,
 };
 use crate::job::{How, JobId, LostReason, Outcome, State};
 use crate::text;
@@ -395,6 +395,6 @@ pub fn terminal_event(launch: &Launch, facts: &ExitFacts, writer: &Writer) -> Re
             },
             extra: Map::new(),
         },
-        extra: Map::new(),
+        extra: trace::attributes(&launch.wake),
     }
 }

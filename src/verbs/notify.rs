@@ -59,6 +59,7 @@ fn add(context: &Context, add: &NotifyAdd) -> Result<u8> {
     sub.heartbeat_ms = add.watch.heartbeat.map(record::millis);
     sub.allow_private = add.web.allow_private;
     sub.secret_file = absolute(add.web.secret_file.as_ref())?;
+    sub.template = template(add.web.template.as_ref(), &sink)?;
     sub.creds_file = absolute(add.web.creds_file.as_ref())?;
     sub.password_file = absolute(add.web.password_file.as_ref())?;
     let store = context.open_store()?;
@@ -69,6 +70,17 @@ fn add(context: &Context, add: &NotifyAdd) -> Result<u8> {
         message::say(format!("the key that signs is in '{}'", path.display()));
     }
     Ok(0)
+}
+
+/// Only a webhook's receiver may want words.
+pub(super) fn template(name: Option<&String>, sink: &Sink) -> Result<Option<String>> {
+    match (name, sink) {
+        (Some(_), sink) if !matches!(sink, Sink::Http(_)) => Err(Error::Usage {
+            text: "--template is for https:// and http:// sinks".to_owned(),
+            hint: None,
+        }),
+        (name, _) => Ok(name.cloned()),
+    }
 }
 
 /// Whoever uses a file later may stand elsewhere.
@@ -198,6 +210,7 @@ fn facts(sub: &Subscription, standings: &[Standing], disabled: Option<&str>) -> 
         "heartbeat_ms": sub.heartbeat_ms,
         "allow_private": sub.allow_private,
         "secret_file": sub.secret_file,
+        "template": sub.template,
         "creds_file": sub.creds_file,
         "password_file": sub.password_file,
         "since": sub.since.at,

@@ -80,6 +80,7 @@ impl<'a> Audience<'a> {
             sub.on_output.clone_from(&tell.watch.on_output);
             sub.heartbeat_ms = tell.watch.heartbeat.map(crate::record::millis);
             sub.secret_file.clone_from(&tell.web.secret_file);
+            sub.template = super::notify::template(tell.web.template.as_ref(), &sink)?;
             sub.creds_file.clone_from(&tell.web.creds_file);
             sub.password_file.clone_from(&tell.web.password_file);
             sub.allow_private = tell.web.allow_private;

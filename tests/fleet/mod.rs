@@ -1,5 +1,7 @@
 //! Beyond one machine: brokers that keep events, and what is read back from them.
 
+/// Many at once, and killed.
+mod crowd;
 /// What can be wrong with a broker, and that nothing is lost by it.
 mod faults;
 /// What is published, and that it is there once.

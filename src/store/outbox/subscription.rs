@@ -110,6 +110,9 @@ pub struct Subscription {
     pub creds_file: Option<PathBuf>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub password_file: Option<PathBuf>,
+    /// Words instead of the event, for a webhook whose receiver shows them; which, `notify` knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<String>,
     /// It hears of starts too, and every now and then that a job still runs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub of_running: bool,
@@ -137,6 +140,7 @@ impl Subscription {
             secret_file: None,
             creds_file: None,
             password_file: None,
+            template: None,
             of_running: false,
             allow_private: false,
             since,
