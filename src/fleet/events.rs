@@ -33,7 +33,10 @@ pub(crate) fn events(events: &Events) -> Result<u8> {
     let skipped = events.last.map_or(0, |last| all.len().saturating_sub(last));
     tell(&all[first.max(skipped)..])?;
     let mut lookout = Lookout::new(&[]);
-    while events.follow {
+    if !events.follow {
+        return Ok(0);
+    }
+    loop {
         let mut more = source.read(Some(PULL)).map_err(failed)?;
         more.retain(|seen| is_wanted(events, &seen.event));
         tell(&more)?;
@@ -41,7 +44,6 @@ pub(crate) fn events(events: &Events) -> Result<u8> {
             return Ok(0);
         }
     }
-    Ok(0)
 }
 
 /// Signs of life are for those who keep lists.

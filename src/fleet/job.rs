@@ -275,7 +275,7 @@ fn path_of(reference: &Value) -> Value {
         match byte {
             b'%' => match (hex(letters.next()), hex(letters.next())) {
                 (Some(high), Some(low)) => {
-                    bytes.push(u8::try_from(high * 16 + low).unwrap_or(b'?'))
+                    bytes.push(u8::try_from(high * 16 + low).unwrap_or(b'?'));
                 }
                 _ => return Value::Null,
             },
