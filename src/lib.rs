@@ -21,6 +21,15 @@ pub mod cli;
 pub mod configured;
 pub mod entrypoint;
 pub mod error;
+#[cfg_attr(
+    not(all(feature = "nats", feature = "redis")),
+    allow(
+        dead_code,
+        unused_imports,
+        unused_variables,
+        reason = "what only the other engine needs"
+    )
+)]
 pub(crate) mod fleet;
 pub mod front;
 #[doc(hidden)]
@@ -33,6 +42,15 @@ pub mod launcher;
 pub(crate) mod mcp;
 pub mod message;
 pub mod notice;
+#[cfg_attr(
+    not(all(feature = "nats", feature = "redis")),
+    allow(
+        dead_code,
+        unused_imports,
+        unused_variables,
+        reason = "what only the other engine needs"
+    )
+)]
 pub mod notify;
 pub mod plan;
 pub mod record;

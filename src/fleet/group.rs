@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use super::source::{self, Member};
 use super::{address, failed};
 use crate::cli::Wait;
 use crate::error::{Error, Result};
 use crate::message;
 use crate::notice::{self, Reader};
-use crate::notify::broker::{Engine, LIMIT, machine_of};
+use crate::notify::broker::machine_of;
 use crate::notify::{self, Event, Sent, Sink, start};
 use crate::record::Record;
 use crate::store::outbox::Subscription;
@@ -26,67 +27,11 @@ const DELIVERY: Duration = Duration::from_secs(15);
 const PAUSE: Duration = Duration::from_secs(5);
 const PULL: Duration = Duration::from_secs(5);
 
-enum Member {
-    #[cfg(feature = "nats")]
-    Nats(super::nats::Member),
-    #[cfg(feature = "redis")]
-    Redis(super::redis::Member),
-}
-
-impl Member {
-    fn join(wait: &Wait, group: &str) -> Result<Self> {
-        let fleet = wait.fleet();
-        let (url, proof) = address(&fleet)?;
-        let named = |why: String| failed(format!("{}: {why}", url.server()));
-        match url.engine {
-            #[cfg(feature = "nats")]
-            Engine::Nats => {
-                super::nats::Member::join(&url, &proof, fleet.allow_private, LIMIT, group)
-                    .map(Self::Nats)
-                    .map_err(named)
-            }
-            #[cfg(feature = "redis")]
-            Engine::Redis => {
-                super::redis::Member::join(&url, &proof, fleet.allow_private, LIMIT, group)
-                    .map(Self::Redis)
-                    .map_err(named)
-            }
-            #[cfg(not(all(feature = "nats", feature = "redis")))]
-            _ => Err(named(
-                "this agent-sh was built without that broker".to_owned(),
-            )),
-        }
-    }
-
-    fn next(&mut self, wait: Duration) -> std::result::Result<Option<Value>, String> {
-        match self {
-            #[cfg(feature = "nats")]
-            Self::Nats(member) => member.next(wait),
-            #[cfg(feature = "redis")]
-            Self::Redis(member) => member.next(wait),
-        }
-    }
-
-    fn settle(&mut self) -> std::result::Result<(), String> {
-        match self {
-            #[cfg(feature = "nats")]
-            Self::Nats(member) => member.settle(),
-            #[cfg(feature = "redis")]
-            Self::Redis(member) => member.settle(),
-        }
-    }
-
-    fn give_back(&mut self) -> std::result::Result<(), String> {
-        match self {
-            #[cfg(feature = "nats")]
-            Self::Nats(member) => member.give_back(PAUSE),
-            #[cfg(feature = "redis")]
-            Self::Redis(member) => {
-                member.give_back();
-                Ok(())
-            }
-        }
-    }
+fn join(wait: &Wait, group: &str) -> Result<Box<dyn Member>> {
+    let fleet = wait.fleet();
+    let (url, proof) = address(&fleet)?;
+    source::join(&url, &proof, fleet.allow_private, group)
+        .map_err(|why| failed(format!("{}: {why}", url.server())))
 }
 
 pub(crate) fn follow(wait: &Wait) -> Result<u8> {
@@ -104,7 +49,7 @@ pub(crate) fn follow(wait: &Wait) -> Result<u8> {
         return Err(usage("--follow --from needs --notify SINK"));
     }
     let deadline = wait.timeout.map(|time| Instant::now() + time);
-    let mut member: Option<Member> = Some(Member::join(wait, group)?);
+    let mut member = Some(join(wait, group)?);
     loop {
         let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
         if left.is_some_and(|left| left.is_zero()) {
@@ -113,10 +58,10 @@ pub(crate) fn follow(wait: &Wait) -> Result<u8> {
         let pull = left.unwrap_or(PULL).min(PULL);
         let Some(reader) = &mut member else {
             std::thread::park_timeout(pull.min(Duration::from_secs(1)));
-            member = Member::join(wait, group).ok();
+            member = join(wait, group).ok();
             continue;
         };
-        if let Err(why) = step(reader, &subs, wait, pull) {
+        if let Err(why) = step(&mut **reader, &subs, wait, pull) {
             // A broker that is started anew is found again; what we held is given to somebody.
             message::say(format!("lost the broker ({why}); trying again"));
             member = None;
@@ -126,7 +71,7 @@ pub(crate) fn follow(wait: &Wait) -> Result<u8> {
 
 /// One end, if there is one.
 fn step(
-    member: &mut Member,
+    member: &mut dyn Member,
     subs: &[Subscription],
     wait: &Wait,
     pull: Duration,
@@ -144,7 +89,7 @@ fn step(
             Sent::Delivered | Sent::Spared(_) => {}
             Sent::Failed(why, _) => {
                 message::say(format!("{} was not delivered: {why}", event.id));
-                return member.give_back();
+                return member.give_back(PAUSE);
             }
             Sent::Refused(why) | Sent::Unwanted(why) => {
                 message::say(format!("{} will not be delivered: {why}", event.id));

@@ -42,9 +42,10 @@ fn failed(text: impl Into<String>) -> Error {
 }
 
 /// Opens what `--from` names.
-fn open(fleet: &Fleet, extent: Extent) -> Result<source::Source> {
+fn open(fleet: &Fleet, extent: Extent) -> Result<Box<dyn source::Reader>> {
     let (url, proof) = address(fleet)?;
-    source::Source::open(&url, &proof, fleet.allow_private, extent).map_err(failed)
+    source::open(&url, &proof, fleet.allow_private, extent)
+        .map_err(|why| failed(format!("{}: {why}", url.server())))
 }
 
 fn address(fleet: &Fleet) -> Result<(Url, Proof)> {

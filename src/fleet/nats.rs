@@ -6,7 +6,7 @@ use async_nats::{Client, Message, StatusCode, Subscriber};
 use serde_json::{Value, json};
 
 use super::Extent;
-use super::source::Seen;
+use super::source::{self, Seen};
 use crate::notify::broker::{Proof, Url};
 use crate::notify::nats::{Fault, Link, NO_STREAM};
 
@@ -154,8 +154,10 @@ impl Reader {
             consumer: Consumer::new(link, stream, name)?,
         })
     }
+}
 
-    pub(crate) fn read(&mut self, wait: Option<Duration>) -> Result<Vec<Seen>, String> {
+impl source::Reader for Reader {
+    fn read(&mut self, wait: Option<Duration>) -> Result<Vec<Seen>, String> {
         let mut found = Vec::new();
         loop {
             self.consumer.ask(BATCH, None)?;
@@ -219,9 +221,10 @@ impl Member {
             current: None,
         })
     }
+}
 
-    /// The next end that is ours to deliver.
-    pub(crate) fn next(&mut self, wait: Duration) -> Result<Option<Value>, String> {
+impl source::Member for Member {
+    fn next(&mut self, wait: Duration) -> Result<Option<Value>, String> {
         let wait = wait.clamp(Duration::from_millis(10), PULL);
         let until = Instant::now() + wait;
         self.consumer.ask(1, Some(wait))?;
@@ -240,16 +243,16 @@ impl Member {
         }
     }
 
-    /// It was delivered, or never will be.
-    pub(crate) fn settle(&mut self) -> Result<(), String> {
+    fn settle(&mut self) -> Result<(), String> {
         self.answer("+ACK")
     }
 
-    /// Not now: it comes again, to whoever asks then.
-    pub(crate) fn give_back(&mut self, pause: Duration) -> Result<(), String> {
+    fn give_back(&mut self, pause: Duration) -> Result<(), String> {
         self.answer(&format!("-NAK {{\"delay\": {}}}", nanoseconds(pause)))
     }
+}
 
+impl Member {
     fn answer(&mut self, word: &str) -> Result<(), String> {
         let Some(reply) = self
             .current

@@ -29,7 +29,7 @@ pub(crate) fn ps(context: &Context, ps: &Ps) -> Result<u8> {
     let mut jobs = Jobs::default();
     jobs.take(source.read(None).map_err(failed)?);
     if ps.watch {
-        return watch(context, ps, &mut source, &mut jobs);
+        return watch(context, ps, &mut *source, &mut jobs);
     }
     let now = clock::wall();
     let found = select(&jobs, ps, now);
@@ -162,7 +162,7 @@ fn table(context: &Context, jobs: &[&Job], now: SystemTime, most: Option<usize>)
 fn watch(
     context: &Context,
     ps: &Ps,
-    source: &mut super::source::Source,
+    source: &mut dyn super::source::Reader,
     jobs: &mut Jobs,
 ) -> Result<u8> {
     let on_terminal = message::is_shown() && !ps.json;

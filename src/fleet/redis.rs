@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use redis::{Connection, FromRedisValue, RedisError, Value as Reply};
 use serde_json::Value;
 
-use super::source::Seen;
+use super::source::{self, Seen};
 use crate::notify::broker::{LIMIT, Proof, Url};
 use crate::notify::redis::{open, words};
 use crate::sys::fsx;
@@ -115,8 +115,10 @@ impl Reader {
         }
         Ok(found)
     }
+}
 
-    pub(crate) fn read(&mut self, wait: Option<Duration>) -> Result<Vec<Seen>, String> {
+impl source::Reader for Reader {
+    fn read(&mut self, wait: Option<Duration>) -> Result<Vec<Seen>, String> {
         let mut found = Vec::new();
         loop {
             let some = self.ask(None)?;
@@ -180,9 +182,29 @@ impl Member {
             current: None,
         })
     }
+}
 
-    /// The next end that is ours to deliver: first one that a reader held for too long, then a new one.
-    pub(crate) fn next(&mut self, wait: Duration) -> Result<Option<Value>, String> {
+impl Member {
+    /// Starts and signs of life wake nobody.
+    fn take(&mut self, entry: Entry) -> Result<Option<Value>, String> {
+        self.current = Some(entry.id);
+        let is_end = [
+            "dev.agent-sh.job.exited.v1",
+            "dev.agent-sh.command.killed.v1",
+        ];
+        match entry
+            .event
+            .filter(|_| is_end.contains(&entry.kind.as_str()))
+        {
+            Some(event) => Ok(Some(event)),
+            None => source::Member::settle(self).map(|()| None),
+        }
+    }
+}
+
+impl source::Member for Member {
+    /// First one that a reader held for too long, then a new one.
+    fn next(&mut self, wait: Duration) -> Result<Option<Value>, String> {
         let reply: Reply = redis::cmd("XAUTOCLAIM")
             .arg(&self.stream)
             .arg(&self.group)
@@ -219,23 +241,7 @@ impl Member {
         }
     }
 
-    /// Starts and signs of life wake nobody.
-    fn take(&mut self, entry: Entry) -> Result<Option<Value>, String> {
-        self.current = Some(entry.id);
-        let is_end = [
-            "dev.agent-sh.job.exited.v1",
-            "dev.agent-sh.command.killed.v1",
-        ];
-        match entry
-            .event
-            .filter(|_| is_end.contains(&entry.kind.as_str()))
-        {
-            Some(event) => Ok(Some(event)),
-            None => self.settle().map(|()| None),
-        }
-    }
-
-    pub(crate) fn settle(&mut self) -> Result<(), String> {
+    fn settle(&mut self) -> Result<(), String> {
         let Some(entry) = self.current.take() else {
             return Ok(());
         };
@@ -248,8 +254,9 @@ impl Member {
             .map_err(|error| say(&error))
     }
 
-    /// Not now: it is claimed again when it was held for too long, by whoever comes first.
-    pub(crate) fn give_back(&mut self) {
+    /// It is claimed again when it was held for too long, by whoever comes first.
+    fn give_back(&mut self, _pause: Duration) -> Result<(), String> {
         self.current = None;
+        Ok(())
     }
 }

@@ -14,48 +14,63 @@ pub(crate) struct Seen {
     pub(crate) event: Value,
 }
 
-pub(crate) enum Source {
-    #[cfg(feature = "nats")]
-    Nats(super::nats::Reader),
-    #[cfg(feature = "redis")]
-    Redis(super::redis::Reader),
-    #[cfg(not(any(feature = "nats", feature = "redis")))]
-    None(std::convert::Infallible),
+/// What can be read.
+pub(super) trait Reader {
+    /// What there is and was not read yet. Where there is nothing, something is waited for at most so long.
+    fn read(&mut self, wait: Option<Duration>) -> Result<Vec<Seen>, String>;
 }
 
-impl Source {
-    pub(crate) fn open(
-        url: &Url,
-        proof: &Proof,
-        allow_private: bool,
-        extent: Extent,
-    ) -> Result<Self, String> {
-        let named = |why: String| format!("{}: {why}", url.server());
-        match url.engine {
-            #[cfg(feature = "nats")]
-            Engine::Nats => super::nats::Reader::open(url, proof, allow_private, LIMIT, extent)
-                .map(Self::Nats)
-                .map_err(named),
-            #[cfg(feature = "redis")]
-            Engine::Redis => super::redis::Reader::open(url, proof, allow_private, LIMIT)
-                .map(Self::Redis)
-                .map_err(named),
-            #[cfg(not(all(feature = "nats", feature = "redis")))]
-            _ => Err(named(
-                "this agent-sh was built without that broker".to_owned(),
-            )),
-        }
-    }
+/// One of many readers that share the ends of a stream.
+pub(super) trait Member {
+    /// The next end that is ours to deliver.
+    fn next(&mut self, wait: Duration) -> Result<Option<Value>, String>;
+    /// It was delivered, or never will be.
+    fn settle(&mut self) -> Result<(), String>;
+    /// Not now: it comes again, to whoever asks then.
+    fn give_back(&mut self, pause: Duration) -> Result<(), String>;
+}
 
-    /// What there is and was not read yet. With `wait` nothing is waited for at most so long.
-    pub(crate) fn read(&mut self, wait: Option<Duration>) -> Result<Vec<Seen>, String> {
-        match self {
-            #[cfg(feature = "nats")]
-            Self::Nats(reader) => reader.read(wait),
-            #[cfg(feature = "redis")]
-            Self::Redis(reader) => reader.read(wait),
-            #[cfg(not(any(feature = "nats", feature = "redis")))]
-            Self::None(never) => match *never {},
+/// Opens a stream, from its beginning.
+pub(super) fn open(
+    url: &Url,
+    proof: &Proof,
+    allow_private: bool,
+    extent: Extent,
+) -> Result<Box<dyn Reader>, String> {
+    match url.engine {
+        #[cfg(feature = "nats")]
+        Engine::Nats => {
+            super::nats::Reader::open(url, proof, allow_private, LIMIT, extent).map(boxed)
         }
+        #[cfg(feature = "redis")]
+        Engine::Redis => super::redis::Reader::open(url, proof, allow_private, LIMIT).map(boxed),
+        #[cfg(not(all(feature = "nats", feature = "redis")))]
+        _ => Err(ABSENT.to_owned()),
     }
 }
+
+/// Joins a group of readers, and makes it if there is none.
+pub(super) fn join(
+    url: &Url,
+    proof: &Proof,
+    allow_private: bool,
+    group: &str,
+) -> Result<Box<dyn Member>, String> {
+    match url.engine {
+        #[cfg(feature = "nats")]
+        Engine::Nats => super::nats::Member::join(url, proof, allow_private, LIMIT, group)
+            .map(|member| Box::new(member) as Box<dyn Member>),
+        #[cfg(feature = "redis")]
+        Engine::Redis => super::redis::Member::join(url, proof, allow_private, LIMIT, group)
+            .map(|member| Box::new(member) as Box<dyn Member>),
+        #[cfg(not(all(feature = "nats", feature = "redis")))]
+        _ => Err(ABSENT.to_owned()),
+    }
+}
+
+fn boxed(reader: impl Reader + 'static) -> Box<dyn Reader> {
+    Box::new(reader)
+}
+
+#[cfg(not(all(feature = "nats", feature = "redis")))]
+const ABSENT: &str = "this agent-sh was built without that broker";
