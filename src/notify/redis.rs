@@ -21,7 +21,7 @@ use crate::text;
 /// How many entries a stream keeps, about.
 const MOST: u64 = 1_000_000;
 /// For how long an event is recognised.
-const REMEMBERED: Duration = Duration::from_secs(7 * 86_400);
+const REMEMBERED: Duration = Duration::from_secs(86_400);
 
 /// The marker comes last: if there is no room for the entry, nothing may say that it is there.
 const ADD: &str = "\
