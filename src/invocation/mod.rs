@@ -50,6 +50,7 @@ pub const VERBS: &[&str] = &[
     "init",
     "completions",
     "man",
+    "mcp",
     "help",
 ];
 

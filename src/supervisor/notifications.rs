@@ -5,6 +5,7 @@ use super::Supervisor;
 use super::state::Phase;
 use super::timers::Timer;
 use crate::notify::start;
+use crate::store::outbox::Subscription;
 use crate::sys::process::{self, Image};
 
 #[derive(Default)]
@@ -35,6 +36,7 @@ impl Supervisor {
         if self.call.phase() != Phase::Released {
             return;
         }
+        let mut reported = false;
         while self.notifications.subscribed < self.jobs.len() {
             let job = &self.jobs[self.notifications.subscribed];
             self.notifications.subscribed += 1;
@@ -49,14 +51,21 @@ impl Supervisor {
                 continue;
             }
             let session = live.launch().facts.session.as_deref();
-            let wanted = store
-                .subscriptions()
+            let subs = store.subscriptions();
+            let covers = |sub: &&Subscription| sub.standing && sub.covers(session);
+            let wanted = subs.iter().filter(covers).any(Subscription::watches);
+            // A subscription that was made for jobs by name may have asked for this one just now.
+            reported |= subs
                 .iter()
-                .any(|sub| sub.standing && sub.watches() && sub.covers(session));
+                .any(|sub| sub.of_running && (covers(&sub) || !sub.standing));
             if wanted {
                 let image = start::image(store.path(), &[live.id().as_str()]);
                 self.start_helper(&image);
             }
+        }
+        if let Some(store) = self.publisher.store().filter(|_| reported) {
+            let image = start::image(store.path(), &[]);
+            self.start_helper(&image);
         }
     }
 

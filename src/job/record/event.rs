@@ -8,7 +8,8 @@ use serde_json::{Map, Value};
 
 use crate::job::record::{
     CommandText, ExitFacts, FORMAT, JobFacts, KillIntent, KilledBy, LONGEST_TAIL, Launch, Moment,
-    ORIGIN, ProcIdentity, SCHEMA_URI, Usage, file_uri, millis, rfc3339, source_of, wall_between,
+    ORIGIN, ProcIdentity, SCHEMA_URI, Usage, file_uri, millis, rfc3339, source_of, trace,
+    wall_between,
 };
 use crate::job::{Degraded, Evidence, How, JobId, LostReason, Observer, Outcome, State};
 use crate::text;
@@ -372,6 +373,6 @@ pub fn terminal_event(launch: &Launch, facts: &ExitFacts, writer: &Writer) -> Re
             },
             extra: Map::new(),
         },
-        extra: Map::new(),
+        extra: trace::attributes(&launch.wake),
     }
 }
