@@ -174,6 +174,31 @@ fn redirected_streams_have_their_own_places() {
     assert_eq!(text, "o2\ne2\n");
 }
 
+/// A log that was rotated away has other bytes at the offset that was read up to.
+#[test]
+fn a_file_that_was_truncated_is_read_from_its_beginning() {
+    let Some(sandbox) = sandbox() else { return };
+    let gate = sandbox.gate();
+    let text = format!(
+        "echo long before; read -r x <{}; : >out.log; echo new",
+        gate.path()
+    );
+    let started = sandbox
+        .call("bash")
+        .args([
+            "-c",
+            &format!("nohup sh -c '{text}' >>out.log 2>&1 </dev/null &"),
+        ])
+        .run();
+    assert!(started.succeeded(), "{started:?}");
+    let cursor = read_until(&sandbox, "last", "0", "long before\n");
+    gate.release(1);
+    sandbox.agent_sh(["wait", "last"]);
+    let (text, cursor) = read(&sandbox, "last", &cursor);
+    assert_eq!(text, "new\n");
+    assert_eq!(read(&sandbox, "last", &cursor).0, "");
+}
+
 /// What the transcript no longer holds is a gap, not silence.
 #[test]
 fn what_was_dropped_meanwhile_is_told() {

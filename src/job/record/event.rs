@@ -56,6 +56,10 @@ pub struct Record {
     pub dataref: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correlationid: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tracestate: Option<String>,
     pub sequence: String,
     pub data: RecordData,
     #[serde(flatten)]
@@ -331,6 +335,8 @@ pub fn terminal_event(launch: &Launch, facts: &ExitFacts, writer: &Writer) -> Re
         dataschema: SCHEMA_URI.to_owned(),
         dataref: writer.transcript.as_deref().map(file_uri),
         correlationid: launch.facts.session.clone().filter(|key| !key.is_empty()),
+        traceparent: trace::parent(&launch.wake).cloned(),
+        tracestate: trace::state(&launch.wake).cloned(),
         sequence: format!("{:020}", writer.now.1.as_nanos()),
         data: RecordData {
             schema: FORMAT,
@@ -373,6 +379,6 @@ pub fn terminal_event(launch: &Launch, facts: &ExitFacts, writer: &Writer) -> Re
             },
             extra: Map::new(),
         },
-        extra: trace::attributes(&launch.wake),
+        extra: Map::new(),
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 const PARENT: &str = "TRACEPARENT";
 const STATE: &str = "TRACESTATE";
 /// What every system passes on, by the W3C recommendation.
-const LONGEST_STATE: usize = 512;
+pub(super) const LONGEST_STATE: usize = 512;
 
 /// What of the environment is kept with the launch. A value that is no trace is nobody's.
 pub(crate) fn kept(env: impl Fn(&str) -> Option<OsString>) -> BTreeMap<String, String> {
@@ -46,6 +46,15 @@ pub fn ids(parent: &str) -> Option<(&str, &str)> {
     let good =
         hex(version, 2) && version != "ff" && hex(trace, 32) && hex(span, 16) && hex(flags, 2);
     (good && some(trace) && some(span)).then_some((trace, span))
+}
+
+/// What was kept of the trace of a launch.
+pub(super) fn parent(kept: &BTreeMap<String, String>) -> Option<&String> {
+    kept.get(PARENT)
+}
+
+pub(super) fn state(kept: &BTreeMap<String, String>) -> Option<&String> {
+    kept.get(STATE)
 }
 
 /// The attributes of an event.
