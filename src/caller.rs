@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
+use crate::job::record::trace;
 use crate::session as keys;
 use crate::settings::Settings;
 use crate::sys::{proc, session};
@@ -97,6 +98,7 @@ pub const ABOVE: &str = "ABOVE";
 /// of the directory's for one; the processes above a command are not.
 pub fn wake(env: impl Fn(&str) -> Option<OsString>, from: i32) -> BTreeMap<String, String> {
     let mut known = keys::wake(&env);
+    known.extend(trace::kept(&env));
     if known.keys().any(|name| name.starts_with("OPENCODE_")) {
         let who = above(env, from).map(|stat| format!("{}.{}", stat.pid, stat.starttime));
         known.insert(ABOVE.to_owned(), who.collect::<Vec<_>>().join(" "));

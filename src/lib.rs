@@ -22,6 +22,16 @@ mod config;
 mod context;
 mod entrypoint;
 mod error;
+#[cfg_attr(
+    not(all(feature = "nats", feature = "redis")),
+    allow(
+        dead_code,
+        unused_imports,
+        unused_variables,
+        reason = "what only the other engine needs"
+    )
+)]
+mod fleet;
 mod follow;
 mod front;
 #[cfg(test)]
@@ -31,7 +41,17 @@ mod invocation;
 mod job;
 mod kill;
 mod launcher;
+mod mcp;
 mod message;
+#[cfg_attr(
+    not(all(feature = "nats", feature = "redis")),
+    allow(
+        dead_code,
+        unused_imports,
+        unused_variables,
+        reason = "what only the other engine needs"
+    )
+)]
 mod notify;
 mod plan;
 mod rewrite;

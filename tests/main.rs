@@ -9,12 +9,16 @@
 mod ci;
 /// PID 1 of a container.
 mod entrypoint;
+/// Beyond one machine: brokers.
+mod fleet;
 /// Harnesses: settings changed and restored, hooks.
 mod harness;
 /// Background jobs: every form, every way to lose one.
 mod jobs;
 /// Nothing of ours stays behind.
 mod litter;
+/// The verbs as typed tools.
+mod mcp;
 /// Telling others of ends: outbox, sinks, exactly once.
 mod notify;
 /// The drop-in promise: the real shell is the oracle.

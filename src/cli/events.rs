@@ -44,6 +44,8 @@ pub(super) struct Events {
     /// Events are always JSON; taken so that every verb has it
     #[arg(long, hide = true)]
     pub json: bool,
+    #[command(flatten)]
+    pub fleet: super::fleet::Fleet,
 }
 
 /// How often a follower looks though nothing was reported. A supervisor that was killed reports nothing;

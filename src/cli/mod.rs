@@ -10,6 +10,7 @@ mod completions;
 mod doctor;
 mod entrypoint;
 mod events;
+mod fleet;
 mod format;
 mod gc;
 mod hook;
@@ -17,6 +18,7 @@ mod init;
 mod kill;
 mod logs;
 mod man;
+mod mcp;
 mod misuse;
 mod notify;
 mod parse;
@@ -101,6 +103,7 @@ enum Verb {
     Init(init::Init),
     Completions(completions::Completions),
     Man(man::Man),
+    Mcp(mcp::Mcp),
 }
 
 /// Runs a verb: the arguments with the program's name first. Gives the exit code.
@@ -139,7 +142,7 @@ fn dispatch(verb: Verb, hooks: Hooks) -> Result<u8> {
         },
         _ => Context::read(hooks)?,
     };
-    if !matches!(verb, Verb::Run(_) | Verb::Restart(_)) {
+    if !matches!(verb, Verb::Run(_) | Verb::Restart(_) | Verb::Mcp(_)) {
         // A file that must not grow is an error to be told. What `run` starts keeps the caller's mask.
         crate::sys::signal::block(&[libc::SIGXFSZ]);
     }
@@ -167,6 +170,11 @@ fn dispatch(verb: Verb, hooks: Hooks) -> Result<u8> {
         // Taken care of before clap; only its help leads here.
         Verb::Entrypoint(_) => Ok(0),
         Verb::Setup(setup) => setup::setup(&context, &setup),
+        Verb::Ps(ps) if ps.fleet.from.is_some() => fleet::ps(&context, &ps),
+        Verb::Show(show) if show.fleet.from.is_some() => fleet::show(&context, &show),
+        Verb::Events(events) if events.fleet.from.is_some() => fleet::events(&events),
+        Verb::Top(top) if top.fleet.from.is_some() => fleet::top(&context, &top.fleet),
+        Verb::Wait(wait) if wait.from.is_some() => fleet::wait(&wait),
         Verb::Ps(ps) => ps::ps(&context, &ps),
         Verb::Show(show) => show::show(&context, &show),
         Verb::Logs(logs) => logs::logs(&context, &logs),
@@ -184,6 +192,7 @@ fn dispatch(verb: Verb, hooks: Hooks) -> Result<u8> {
         Verb::Doctor(doctor) => doctor::doctor(&context, &doctor),
         Verb::Completions(completions) => completions::completions(&completions),
         Verb::Man(man) => man::man(&man),
+        Verb::Mcp(mcp) => mcp::mcp(context, mcp),
     }
 }
 

@@ -31,6 +31,7 @@ Example:
   agent-sh ps
   agent-sh ps --all --state exited --state lost --json
   agent-sh ps --watch
+  agent-sh ps --from nats://127.0.0.1/JOBS
 
 Exit codes: 0 success, even if there are no jobs, 2 wrong usage, 125 agent-sh failed.")]
 pub(super) struct Ps {
@@ -58,6 +59,8 @@ pub(super) struct Ps {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub fleet: super::fleet::Fleet,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -264,7 +267,7 @@ pub(crate) fn is_news(state: State, settled_at: Option<&str>, now: SystemTime) -
 }
 
 /// An array with one object a line: whole as JSON, and readable by lines.
-fn json_lines(rows: &[Value]) -> String {
+pub(crate) fn json_lines(rows: &[Value]) -> String {
     if rows.is_empty() {
         return "[]\n".to_owned();
     }
@@ -326,6 +329,7 @@ mod tests {
             watch: false,
             quiet: false,
             json: false,
+            fleet: crate::cli::fleet::Fleet::default(),
         };
         assert_eq!(
             none_text(&ps, None),

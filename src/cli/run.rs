@@ -17,7 +17,7 @@ use crate::job::KillCause;
 use crate::message;
 use crate::settings::{self, Linger};
 use crate::store::{JobView, Reading};
-use crate::sys::signal;
+use crate::sys::{session, signal};
 use crate::wire::{RunJob, RunRequest};
 use clap::Args;
 

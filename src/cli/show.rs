@@ -34,6 +34,8 @@ pub(super) struct Show {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub fleet: super::fleet::Fleet,
 }
 
 pub(crate) fn show(context: &Context, show: &Show) -> Result<u8> {

@@ -29,6 +29,15 @@ pub(super) fn count(text: &str) -> Result<usize, String> {
     })
 }
 
+/// A size that something fits into.
+pub(super) fn limit(text: &str) -> Result<u64, String> {
+    let size = crate::settings::size(text)?;
+    match size {
+        0 => Err("nothing would ever be read".to_owned()),
+        size => Ok(size),
+    }
+}
+
 pub(super) fn port(text: &str) -> Result<u16, String> {
     let number = text.parse().ok().filter(|&number| number > 0);
     number.ok_or_else(|| "expected a port from 1 to 65535".to_owned())

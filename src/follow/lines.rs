@@ -68,16 +68,38 @@ impl Stream {
     pub(crate) fn read(
         &mut self,
         raw: bool,
-        mut take: impl FnMut(Text<'_>) -> Result<()>,
+        take: impl FnMut(Text<'_>) -> Result<()>,
     ) -> Result<bool> {
+        let read = self.read_within(raw, u64::MAX, take)?;
+        Ok(read.is_some())
+    }
+
+    /// The same of at most `limit` bytes; one that reaches the limit ends with a line, where one ends in
+    /// it. Gives how many bytes were looked at.
+    pub(crate) fn read_within(
+        &mut self,
+        raw: bool,
+        limit: u64,
+        mut take: impl FnMut(Text<'_>) -> Result<()>,
+    ) -> Result<Option<u64>> {
         let Self {
             source,
             clean,
             buffer,
             ..
         } = self;
-        let Some(piece) = source.next(buffer)? else {
-            return Ok(false);
+        let most = usize::try_from(limit).unwrap_or(usize::MAX);
+        let most = most.min(buffer.len());
+        let mut piece = source.next(&mut buffer[..most])?;
+        let mut read = 0;
+        if let Some(Piece::Bytes(bytes)) = &mut piece {
+            read = bytes.len() as u64;
+            if read == limit {
+                *bytes = give_back_last_line(source, bytes)?;
+            }
+        }
+        let Some(piece) = piece else {
+            return Ok(None);
         };
         let mut result = Ok(());
         let mut line = |line: &str| {
@@ -86,8 +108,8 @@ impl Stream {
             }
         };
         match piece {
-            Piece::Bytes(bytes) if raw => return take(Text::Raw(bytes)).map(|()| true),
-            Piece::Gap(_) | Piece::Truncated if raw => return Ok(true),
+            Piece::Bytes(bytes) if raw => return take(Text::Raw(bytes)).map(|()| Some(read)),
+            Piece::Gap(_) | Piece::Truncated if raw => return Ok(Some(read)),
             Piece::Bytes(bytes) => {
                 clean.push(bytes, line);
                 // A read ends where the size changes.
@@ -102,7 +124,7 @@ impl Stream {
                 result = take(Text::Gap(bytes));
             }
         }
-        result.map(|()| true)
+        result.map(|()| Some(read))
     }
 
     /// Reads up to this offset, for what still stands on the screen there.
@@ -177,6 +199,16 @@ impl Stream {
         }
         Ok(Some(bytes.len() as u64))
     }
+}
+
+/// What is left without the beginning of a line behind the last newline; that is read again later.
+fn give_back_last_line<'b>(source: &mut Source, bytes: &'b [u8]) -> Result<&'b [u8]> {
+    let taken = memchr::memrchr(b'\n', bytes).map_or(bytes.len(), |at| at + 1);
+    if taken < bytes.len() {
+        let rest = (bytes.len() - taken) as u64;
+        source.skip_to(source.offset() - rest)?;
+    }
+    Ok(&bytes[..taken])
 }
 
 /// A line as it was at some time.

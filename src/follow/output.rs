@@ -247,6 +247,14 @@ impl Source {
         }
     }
 
+    /// Whether it is a file that ends before this offset: it was truncated since somebody read that far.
+    pub(crate) fn ends_before(&self, offset: u64) -> bool {
+        match &self.from {
+            From::File(file, _) => file.metadata().is_ok_and(|facts| facts.len() < offset),
+            From::Transcript(_) => false,
+        }
+    }
+
     /// Reads on, at most up to where the terminal gets another size. `None`: there is nothing, for now.
     pub(crate) fn next<'b>(&mut self, buffer: &'b mut [u8]) -> Result<Option<Piece<'b>>> {
         let chunk = loop {

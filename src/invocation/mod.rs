@@ -53,6 +53,7 @@ pub const VERBS: &[&str] = &[
     "init",
     "completions",
     "man",
+    "mcp",
     "help",
 ];
 

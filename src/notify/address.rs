@@ -73,7 +73,7 @@ pub(super) struct Guard {
 }
 
 impl Guard {
-    fn allows(&self, address: IpAddr) -> bool {
+    pub(super) fn allows(&self, address: IpAddr) -> bool {
         match place(address) {
             Place::Public => !self.loopback,
             Place::Loopback => self.loopback,
@@ -132,7 +132,7 @@ fn literal(uri: &Uri) -> Option<Vec<SocketAddr>> {
 }
 
 #[derive(Debug)]
-struct Forbidden(IpAddr);
+pub(super) struct Forbidden(pub(super) IpAddr);
 
 impl std::fmt::Display for Forbidden {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -9,7 +9,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{Event, Sent, Sink, agent, send, watch};
+use super::{Event, Sent, Sink, agent, beat, send, watch};
 use crate::error::Result;
 use crate::store::outbox::{NoClaim, Subscription, exit_event};
 use crate::store::{JobView, Store};
@@ -69,18 +69,25 @@ fn serve_all(store: Store, patience: Duration, stay: bool) {
     let subs = store.subscriptions();
     let store = Arc::new(store);
     let (done, all_done) = mpsc::channel::<()>();
+    let (beating, all_quiet) = mpsc::channel::<()>();
     for sub in subs {
         let (store, done) = (Arc::clone(&store), done.clone());
+        let beating = sub.of_running.then(|| beating.clone());
         let serve = move || {
             serve(&store, &sub, deadline, stay);
             drop(done);
+            if sub.of_running {
+                beat::beat(&store, &sub);
+            }
+            drop(beating);
         };
         // Without a thread the others are served all the same; this one is when we come again.
         drop(thread::Builder::new().stack_size(STACK).spawn(serve));
     }
-    drop(done);
-    // Nothing is ever sent: the channel ends with the last of them.
+    drop((done, beating));
+    // Nothing is ever sent: a channel ends with the last of them.
     let _ = all_done.recv_timeout(patience + STRAGGLERS);
+    let _ = all_quiet.recv();
 }
 
 fn serve(store: &Store, sub: &Subscription, deadline: Instant, stay: bool) {
@@ -93,12 +100,23 @@ fn serve(store: &Store, sub: &Subscription, deadline: Instant, stay: bool) {
             return;
         };
         let mut again: Option<Duration> = None;
-        for job in &pending {
+        let starts = if sub.of_running {
+            store.reported(sub)
+        } else {
+            Ok(Vec::new())
+        };
+        let starts = starts.unwrap_or_default();
+        let all = starts.iter().map(|job| (job, true));
+        for (job, is_start) in all.chain(pending.iter().map(|job| (job, false))) {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;
             }
-            match attempt(store, sub, job, left, false) {
+            let tried = match is_start {
+                true => beat::tell_start(store, sub, job, left, false),
+                false => attempt(store, sub, job, left, false),
+            };
+            match tried {
                 Ok(Attempt::Settled | Attempt::Dead(_)) => {}
                 Ok(Attempt::NotDue(pause)) => again = Some(shorter(again, pause)),
                 Ok(Attempt::Busy) => again = Some(shorter(again, LOOK_AGAIN)),
@@ -159,8 +177,29 @@ pub fn attempt(
     let Some(record) = &job.record else {
         return Ok(Attempt::Busy);
     };
+    if sub.of_running {
+        match beat::tell_start(store, sub, job, limit, now)? {
+            Attempt::Settled | Attempt::Dead(_) => {}
+            not_yet => return Ok(not_yet),
+        }
+    }
     let eid = exit_event(job.id());
-    let claim = match store.claim(&sub.name, &eid)? {
+    carry(store, sub, &eid, job, limit, now, || {
+        Some(Event::exit(job, record))
+    })
+}
+
+/// Claims an event for a subscriber and tries to deliver it. It is made when it is needed; `None`: it is gone.
+pub(super) fn carry(
+    store: &Store,
+    sub: &Subscription,
+    eid: &str,
+    job: &JobView,
+    limit: Duration,
+    now: bool,
+    event: impl FnOnce() -> Option<Event>,
+) -> Result<Attempt> {
+    let claim = match store.claim(&sub.name, eid)? {
         Ok(claim) => claim,
         Err(NoClaim::Settled) => return Ok(Attempt::Settled),
         Err(NoClaim::Busy) => return Ok(Attempt::Busy),
@@ -175,32 +214,34 @@ pub fn attempt(
     if let Some(pause) = claim.pause().filter(|_| !now) {
         return Ok(Attempt::NotDue(pause));
     }
-    Ok(
-        match send(sub, &Event::exit(job, record), Some(job), limit) {
-            Sent::Delivered => {
-                claim.done()?;
-                Attempt::Settled
-            }
-            Sent::Spared(why) => {
-                claim.spared(why)?;
-                Attempt::Settled
-            }
-            Sent::Failed(why, least) => {
-                let pause = claim.failed(&why, least)?;
-                Attempt::Failed(why, pause)
-            }
-            Sent::Refused(why) => {
-                claim.dead(&why)?;
-                Attempt::Dead(why)
-            }
-            Sent::Unwanted(why) => {
-                // In this order: whoever sees the event given up finds the subscription disabled.
-                store.disable(&sub.name, &why)?;
-                claim.dead(&why)?;
-                Attempt::Dead(why)
-            }
-        },
-    )
+    let Some(event) = event() else {
+        claim.spared("it is gone")?;
+        return Ok(Attempt::Settled);
+    };
+    Ok(match send(sub, &event, Some(job), limit) {
+        Sent::Delivered => {
+            claim.done()?;
+            Attempt::Settled
+        }
+        Sent::Spared(why) => {
+            claim.spared(why)?;
+            Attempt::Settled
+        }
+        Sent::Failed(why, least) => {
+            let pause = claim.failed(&why, least)?;
+            Attempt::Failed(why, pause)
+        }
+        Sent::Refused(why) => {
+            claim.dead(&why)?;
+            Attempt::Dead(why)
+        }
+        Sent::Unwanted(why) => {
+            // In this order: whoever sees the event given up finds the subscription disabled.
+            store.disable(&sub.name, &why)?;
+            claim.dead(&why)?;
+            Attempt::Dead(why)
+        }
+    })
 }
 
 /// Why a delivery was given up.

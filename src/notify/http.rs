@@ -19,6 +19,7 @@ use ureq::unversioned::transport::DefaultConnector;
 
 use super::address::{Guard, Place, place};
 use super::sign::Secret;
+use super::template::{Template, Words};
 use super::{Event, Sent};
 use crate::store::outbox::Subscription;
 use crate::sys::clock;
@@ -154,19 +155,54 @@ pub(super) fn post(url: &Url, sub: &Subscription, event: &Event, limit: Duration
     let timestamp = clock::wall()
         .duration_since(SystemTime::UNIX_EPOCH)
         .map_or(0, |since| since.as_secs());
-    let signature = secret.sign(&event.id, timestamp, event.json.as_bytes());
+    let template = sub.template.as_deref().and_then(Template::named);
+    let words = template.map_or_else(
+        || Words {
+            body: event.json.clone(),
+            content_type: CONTENT_TYPE,
+            headers: Vec::new(),
+        },
+        |template| template.words(event),
+    );
+    let signature = secret.sign(&event.id, timestamp, words.body.as_bytes());
     let limit = limit.min(LIMIT).max(Duration::from_secs(1));
-    let answer = agent(url, sub.allow_private, limit)
-        .post(&url.text)
-        .header("content-type", CONTENT_TYPE)
+    let mut request = agent(url, sub.allow_private, limit).post(&url.text);
+    for (name, value) in &words.headers {
+        request = request.header(*name, value);
+    }
+    let answer = request
+        .header("content-type", words.content_type)
         .header("webhook-id", &event.id)
         .header("webhook-timestamp", timestamp.to_string())
         .header("webhook-signature", signature)
-        .send(event.json.as_bytes());
-    let mut answer = match answer {
+        .send(words.body.as_bytes());
+    let answer = match answer {
         Ok(answer) => answer,
-        Err(error) => return Sent::failed(format!("{}: {}", url.origin, words(&error, limit))),
+        Err(error) => return Sent::failed(format!("{}: {}", url.origin, reason(&error, limit))),
     };
+    judged(url, answer)
+}
+
+/// Posts a body to a receiver that knows no signatures.
+pub(super) fn post_body(
+    url: &Url,
+    allow_private: bool,
+    content_type: &str,
+    body: &str,
+    limit: Duration,
+) -> Sent {
+    let limit = limit.min(LIMIT).max(Duration::from_secs(1));
+    let request = agent(url, allow_private, limit)
+        .post(&url.text)
+        .header("content-type", content_type);
+    match request.send(body.as_bytes()) {
+        Ok(answer) => judged(url, answer),
+        Err(error) => Sent::failed(format!("{}: {}", url.origin, reason(&error, limit))),
+    }
+}
+
+/// What an answer means; a short one is read to its end.
+fn judged(url: &Url, mut answer: ureq::http::Response<ureq::Body>) -> Sent {
     let status = answer.status().as_u16();
     let header = |name| {
         answer
@@ -197,7 +233,7 @@ pub(crate) fn post_json(
     }
     match request.send(body.as_bytes()) {
         Ok(answer) => Ok(answer.status().as_u16()),
-        Err(error) => Err(format!("{}: {}", url.origin, words(&error, limit))),
+        Err(error) => Err(format!("{}: {}", url.origin, reason(&error, limit))),
     }
 }
 
@@ -226,7 +262,7 @@ fn retry_after(text: &str, now: SystemTime) -> Option<Duration> {
 }
 
 /// The reason without what was asked for: a URL may be a password.
-fn words(error: &ureq::Error, limit: Duration) -> String {
+fn reason(error: &ureq::Error, limit: Duration) -> String {
     match error {
         ureq::Error::Timeout(_) => {
             format!("no answer within {}", crate::text::short_duration(limit))

@@ -6,14 +6,24 @@
 
 pub mod address;
 pub mod agent;
+pub mod beat;
+pub mod broker;
 pub mod deliver;
 pub(crate) mod exec;
 mod files;
 pub mod http;
 mod lines;
+#[cfg(feature = "nats")]
+pub(crate) mod nats;
+pub(crate) mod otlp;
+#[cfg(feature = "redis")]
+pub(crate) mod redis;
 pub mod sign;
 mod sink;
 pub mod start;
+pub(crate) mod template;
+#[cfg(any(feature = "nats", feature = "redis"))]
+mod tls;
 pub mod watch;
 
 use std::io;
@@ -147,6 +157,8 @@ pub fn send(sub: &Subscription, event: &Event, job: Option<&JobView>, limit: Dur
         Sink::Exec(path) => exec::run(path, event, limit),
         Sink::Http(url) => http::post(url, sub, event, limit),
         Sink::Unix(path) => lines::send(path, event, limit),
+        Sink::Otlp(url) => otlp::send(url, sub, event, limit),
+        Sink::Broker(url) => broker::send(url, sub, event, limit),
         Sink::Dir(path) => files::put(path, &sub.name, event),
         Sink::Stdout => match crate::message::out(&format!("{}\n", event.notice.trim_end())) {
             Ok(()) => Sent::Delivered,

@@ -17,7 +17,7 @@ const PREFIX: &str = "whsec_";
 const SHORTEST: usize = 24;
 const LONGEST: usize = 64;
 const NEW: usize = 32;
-const LARGEST_FILE: u64 = 4096;
+const LARGEST_FILE: u64 = 16 * 1024;
 
 /// A key. Its bytes are never shown.
 pub struct Secret(Vec<u8>);
@@ -31,22 +31,8 @@ impl std::fmt::Debug for Secret {
 impl Secret {
     /// Reads a key file, which must belong to us and be closed to everybody else.
     pub fn read(path: &Path) -> Result<Self, String> {
-        let named = |why: &str| format!("the secret in '{}' {why}", path.display());
-        let (file, stat) = fsx::open_regular(path).map_err(|error| match error.kind() {
-            std::io::ErrorKind::Unsupported => named("is no file"),
-            _ => named(&format!("cannot be read: {}", cause(&error))),
-        })?;
-        if stat.st_uid != fsx::euid() {
-            return Err(named("belongs to another user"));
-        }
-        if stat.st_mode & 0o077 != 0 {
-            return Err(named("can be read by others; 'chmod 600' closes it"));
-        }
-        let mut text = String::new();
-        file.take(LARGEST_FILE)
-            .read_to_string(&mut text)
-            .map_err(|_| named("is no text"))?;
-        Self::parse(text.trim()).map_err(|why| named(&why))
+        let text = read_private(path, "the secret")?;
+        Self::parse(text.trim()).map_err(|why| format!("the secret in '{}' {why}", path.display()))
     }
 
     fn parse(text: &str) -> Result<Self, String> {
@@ -77,6 +63,26 @@ impl Secret {
         mac.update(body);
         format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes()))
     }
+}
+
+/// Reads a file that must belong to us and be closed to everybody else. `what` is in it.
+pub(super) fn read_private(path: &Path, what: &str) -> Result<String, String> {
+    let named = |why: &str| format!("{what} in '{}' {why}", path.display());
+    let (file, stat) = fsx::open_regular(path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::Unsupported => named("is no file"),
+        _ => named(&format!("cannot be read: {}", cause(&error))),
+    })?;
+    if stat.st_uid != fsx::euid() {
+        return Err(named("belongs to another user"));
+    }
+    if stat.st_mode & 0o077 != 0 {
+        return Err(named("can be read by others; 'chmod 600' closes it"));
+    }
+    let mut text = String::new();
+    file.take(LARGEST_FILE)
+        .read_to_string(&mut text)
+        .map_err(|_| named("is no text"))?;
+    Ok(text)
 }
 
 #[cfg(test)]

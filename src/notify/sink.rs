@@ -7,6 +7,7 @@ use std::str::FromStr;
 use sha2::Digest;
 
 use super::agent::Kind;
+use super::broker;
 use super::http::Url;
 
 /// Where events go.
@@ -15,6 +16,10 @@ pub enum Sink {
     /// A program, the event on its stdin.
     Exec(PathBuf),
     Http(Url),
+    /// A stream of a broker.
+    Broker(broker::Url),
+    /// A collector of traces and metrics.
+    Otlp(Url),
     /// A socket, the event as one line.
     Unix(PathBuf),
     /// A directory, one file per event.
@@ -30,7 +35,7 @@ fn shown_word(text: &str) -> String {
     crate::text::redact(&crate::text::shorten(text, 80))
 }
 
-const FORMS: &str = "a sink is exec:/PROGRAM, https://URL, http://URL, unix:/SOCKET, dir:/DIRECTORY, stdout, claude-code, codex, opencode, agentapi or auto";
+const FORMS: &str = "a sink is exec:/PROGRAM, https://URL, http://URL, unix:/SOCKET, dir:/DIRECTORY, nats://HOST/STREAM, redis://HOST/DB/STREAM (tls://, rediss://), otlp:http://HOST:4318, stdout, claude-code, codex, opencode, agentapi or auto";
 
 impl FromStr for Sink {
     type Err = String;
@@ -59,6 +64,8 @@ impl FromStr for Sink {
             {
                 text.parse().map(Self::Http)
             }
+            Some(("otlp", url)) => url.parse().map(Self::Otlp),
+            Some((scheme, _)) if broker::is_scheme(scheme) => text.parse().map(Self::Broker),
             _ => {
                 // Of what looks like a URL only the scheme: the rest may be a password.
                 let shown = match text.split_once("://") {
@@ -77,6 +84,8 @@ impl fmt::Display for Sink {
         match self {
             Self::Exec(path) => write!(f, "exec:{}", path.display()),
             Self::Http(url) => write!(f, "{url}"),
+            Self::Broker(url) => write!(f, "{url}"),
+            Self::Otlp(url) => write!(f, "otlp:{url}"),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
             Self::Dir(path) => write!(f, "dir:{}", path.display()),
             Self::Stdout => f.write_str("stdout"),
@@ -90,6 +99,7 @@ impl fmt::Display for Sink {
 pub fn shown(text: &str) -> String {
     match text.parse() {
         Ok(Sink::Http(url)) => url.origin().to_owned(),
+        Ok(Sink::Otlp(url)) => format!("otlp:{}", url.origin()),
         _ => shown_word(text),
     }
 }
@@ -101,6 +111,11 @@ impl Sink {
         let kind = match self {
             Self::Exec(_) => "exec",
             Self::Http(_) => "http",
+            Self::Otlp(_) => "otlp",
+            Self::Broker(url) => match url.engine {
+                broker::Engine::Nats => "nats",
+                broker::Engine::Redis => "redis",
+            },
             Self::Unix(_) => "unix",
             Self::Dir(_) => "dir",
             Self::Stdout => "stdout",
@@ -113,6 +128,12 @@ impl Sink {
             .map(|byte| format!("{byte:02x}"))
             .collect();
         format!("{kind}-{short}")
+    }
+
+    /// Whether it also hears of starts, and that jobs live.
+    #[must_use]
+    pub fn hears_of_running(&self) -> bool {
+        matches!(self, Self::Broker(_) | Self::Otlp(_))
     }
 
     /// Whether it is told in words, as the agent that asked.
@@ -140,6 +161,9 @@ mod tests {
             "auto",
             "https://example.com/hook?x=1",
             "http://127.0.0.1:8080/",
+            "nats://127.0.0.1:4222/JOBS",
+            "otlp:http://127.0.0.1:4318",
+            "rediss://me@example.com/0/jobs",
         ] {
             let sink: Sink = text.parse().unwrap();
             assert_eq!(sink.to_string(), text);
@@ -161,6 +185,10 @@ mod tests {
             "https://user:pass@example.com/",
             "http://example.com/",
             "file:///etc/passwd",
+            "nats://127.0.0.1",
+            "otlp:http://example.com:4318",
+            "otlp:127.0.0.1:4318",
+            "redis://me:secret@127.0.0.1/0/jobs",
         ] {
             assert!(bad.parse::<Sink>().is_err(), "{bad}");
         }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::deliver::ONCE;
 use super::sign::Secret;
-use super::{Sink, prepare};
+use super::{Sink, broker, prepare};
 use crate::error::{Error, Result};
 use crate::follow::output::Position;
 use crate::invocation;
@@ -19,7 +19,9 @@ use crate::sys::process::{self, Image};
 #[must_use]
 pub fn subscription(name: &str, sink: &Sink, standing: bool) -> Subscription {
     let since = Since::new(store::moment(), proc::boot_id(), proc::timens());
-    Subscription::new(name.to_owned(), sink.to_string(), standing, since)
+    let mut sub = Subscription::new(name.to_owned(), sink.to_string(), standing, since);
+    sub.of_running = sink.hears_of_running();
+    sub
 }
 
 /// Makes a subscription usable and puts it into the store. A webhook without a key gets one.
@@ -33,6 +35,10 @@ pub fn subscribe(store: &Store, sub: &Subscription) -> Result<Subscription> {
         }
         (Sink::Http(_), None) => {
             Some(Secret::generate().map_err(|source| Error::sys("make a secret", source))?)
+        }
+        (Sink::Broker(url), _) => {
+            broker::check(url, sub).map_err(|text| Error::Failed { text, hint: None })?;
+            None
         }
         _ => None,
     };
@@ -96,6 +102,9 @@ pub fn nudge(stores: &[Store]) {
 /// Has the jobs that run already followed for a subscription that was just made, from what they write
 /// from now on. For a verb, before it has threads; as above, the helpers belong to nobody.
 pub fn follow_running(store: &Store, sub: &Subscription) -> Result<()> {
+    if sub.of_running && !store.reported(sub)?.is_empty() {
+        process::spawn_orphan(&image(store.path(), &[]));
+    }
     if !sub.watches() {
         return Ok(());
     }

@@ -4,6 +4,7 @@
 use super::Supervisor;
 use super::timers::Timer;
 use crate::notify::start;
+use crate::store::outbox::Subscription;
 use crate::sys::process::{self, Image};
 
 #[derive(Default)]
@@ -48,6 +49,7 @@ impl Supervisor {
         if !self.call.phase().is_after_call() {
             return;
         }
+        let mut reported = false;
         while self.notifications.subscribed < self.jobs.len() {
             let job = &self.jobs[self.notifications.subscribed];
             self.notifications.subscribed += 1;
@@ -62,14 +64,21 @@ impl Supervisor {
                 continue;
             }
             let session = live.launch().facts.session.as_deref();
-            let wanted = store
-                .subscriptions()
+            let subs = store.subscriptions();
+            let covers = |sub: &&Subscription| sub.standing && sub.covers(session);
+            let wanted = subs.iter().filter(covers).any(Subscription::watches);
+            // A subscription that was made for jobs by name may have asked for this one just now.
+            reported |= subs
                 .iter()
-                .any(|sub| sub.standing && sub.watches() && sub.covers(session));
+                .any(|sub| sub.of_running && (covers(&sub) || !sub.standing));
             if wanted {
                 let image = start::image(store.path(), &[live.id().as_str()]);
                 self.start_helper(&image);
             }
+        }
+        if let Some(store) = self.publisher.store().filter(|_| reported) {
+            let image = start::image(store.path(), &[]);
+            self.start_helper(&image);
         }
     }
 

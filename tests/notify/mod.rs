@@ -15,6 +15,8 @@ mod waiting;
 mod watching;
 /// Webhooks: servers of every mood.
 mod web;
+/// Webhooks in words, traces, collectors.
+mod words;
 
 use std::fs;
 use std::path::{Path, PathBuf};

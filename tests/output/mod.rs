@@ -2,6 +2,8 @@
 
 /// Many waiters, many jobs, no busy processor.
 mod crowds;
+/// `--cursor`: in portions.
+mod cursor;
 /// `-f`: also files, also what is drawn again.
 mod follow;
 /// Hostile bytes: nothing but text reaches whoever looks.

@@ -208,9 +208,18 @@ impl Sandbox {
 
     /// The supervisors that were started here and still run, by the name they give themselves.
     pub(crate) fn supervisors(&self) -> Vec<i32> {
+        self.titled("agent-sh superv")
+    }
+
+    /// The same of the helpers that deliver.
+    pub(crate) fn deliverers(&self) -> Vec<i32> {
+        self.titled("agent-sh deliv")
+    }
+
+    fn titled(&self, beginning: &str) -> Vec<i32> {
         let title = |pid: i32| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
         let pids = survivors(&self.root).into_iter().map(|(who, _)| who.pid);
-        pids.filter(|&pid| title(pid).starts_with("agent-sh superv"))
+        pids.filter(|&pid| title(pid).starts_with(beginning))
             .collect()
     }
 

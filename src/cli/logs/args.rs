@@ -1,6 +1,6 @@
 //! The arguments of `logs`.
 
-use crate::cli::values::{count, regex};
+use crate::cli::values::{count, limit, regex};
 use crate::settings;
 use clap::Args;
 use regex::Regex;
@@ -12,12 +12,16 @@ use std::time::Duration;
 Prints clean text, as a person would have seen it: no escape sequences, progress bars in their last state, nothing of \
 full-screen programs. If a stream was redirected to a file, prints that file and says so on stderr; --stderr prints \
 only stderr's own file.
---json prints {\"line\":TEXT} for each line, and {\"left_out\":BYTES} where the middle of a long output was not kept.
+--cursor reads in portions: 'cursor: C', the last line of stderr, is where the next call begins. With --limit a \
+portion is bounded, and what is left comes with the next one.
+--json prints {\"line\":TEXT} for each line, and {\"left_out\":BYTES} where the middle of a long output was not kept; \
+with --cursor a line that is not complete has \"unfinished\":true, its rest \"continued\":true (or, written anew, \"redrawn\":true), and the last object is {\"cursor\":C,\"more\":BOOL}.
 
 Example:
   agent-sh logs 7f3k -n 50
   agent-sh logs 7f3k --since 5m --grep 'error|warning'
   agent-sh logs 7f3k -f             follow until the job ends
+  agent-sh logs 7f3k --cursor 0     all so far, and a cursor for the rest
   agent-sh logs 7f3k --screen       the screen of a full-screen program
   agent-sh logs 7f3k --cast > a.cast; asciinema play a.cast
 
@@ -35,6 +39,12 @@ pub(crate) struct Logs {
     /// Only what was written in the last 90s, 10m, 2h
     #[arg(long, value_name = "DURATION", allow_negative_numbers = true, value_parser = settings::duration, conflicts_with_all = ["screen", "cast"])]
     pub since: Option<Duration>,
+    /// Only what was written after this cursor, and print the next one; '0' is the beginning
+    #[arg(long, value_name = "C", allow_hyphen_values = true, conflicts_with_all = ["since", "screen", "cast"])]
+    pub cursor: Option<String>,
+    /// At most this much from the cursor on, in whole lines: 64K, 1M
+    #[arg(long, value_name = "SIZE", value_parser = limit, requires = "cursor", conflicts_with = "follow")]
+    pub limit: Option<u64>,
     /// Only lines that match this regular expression
     #[arg(long, value_name = "RE", value_parser = regex, conflicts_with_all = ["raw", "screen", "cast"])]
     pub grep: Option<Regex>,

@@ -2,6 +2,7 @@
 
 mod args;
 mod cast;
+mod cursor;
 mod print;
 
 use std::path::Path;
@@ -21,6 +22,7 @@ use crate::screen::{self, Screen};
 use crate::store::JobView;
 use crate::sys::clock;
 pub(crate) use args::Logs;
+use cursor::Cursor;
 use print::Printer;
 
 /// What never rests is shown so often.
@@ -38,6 +40,7 @@ pub(crate) fn logs(context: &Context, logs: &Logs) -> Result<u8> {
     if logs.cast {
         return cast::cast(&job).map(|()| 0);
     }
+    let cursor = Cursor::wanted(logs.cursor.as_deref(), &job)?;
     let follow = logs.follow && !job.state.is_terminal();
     let sources = sources(&job, logs, follow)?;
     let mut sleeper = follow.then(Sleeper::new);
@@ -48,18 +51,28 @@ pub(crate) fn logs(context: &Context, logs: &Logs) -> Result<u8> {
             sleeper.watch_output(&source.path, number);
         }
         let mut one = Shown::new(source, logs);
-        one.begin(&job, logs, follow)?;
+        one.begin(&job, logs, cursor.as_ref(), follow)?;
         shown.push(one);
     }
     if let Some(sleeper) = &mut sleeper {
         sleeper.watch_end(&job, 0);
         follow_until_end(sleeper, &mut shown)?;
     }
-    shown.iter_mut().try_for_each(Shown::finish)?;
+    let is_over = follow || job.state.is_terminal();
+    for one in &mut shown {
+        match &cursor {
+            Some(_) if !is_over => one.pause()?,
+            Some(_) => one.finish_portion()?,
+            None => one.finish()?,
+        }
+    }
     if follow && let Some(now) = job.reload()? {
         message::say(sentence(&row(&now)));
     }
-    Ok(0)
+    match &cursor {
+        Some(cursor) => cursor.tell(&job, &mut shown, logs.json).map(|()| 0),
+        None => Ok(0),
+    }
 }
 
 /// Where the output is, with a word on stderr for each stream that went elsewhere.
@@ -155,6 +168,8 @@ struct Shown {
     stream: Stream,
     raw: bool,
     printer: Printer,
+    /// Something was read that no earlier call has shown.
+    has_news: bool,
 }
 
 impl Shown {
@@ -163,12 +178,27 @@ impl Shown {
             stream: Stream::new(source),
             raw: logs.raw,
             printer: Printer::new(logs),
+            has_news: false,
         }
     }
 
     /// Goes to where it is to begin and reads what there is. A follower is shown it now.
-    fn begin(&mut self, job: &JobView, logs: &Logs, follow: bool) -> Result<()> {
-        if let Some(since) = logs.since {
+    fn begin(
+        &mut self,
+        job: &JobView,
+        logs: &Logs,
+        cursor: Option<&Cursor>,
+        follow: bool,
+    ) -> Result<()> {
+        if let (Some(Cursor::Start), Some(lines), None, None) =
+            (cursor, logs.lines, &logs.grep, logs.limit)
+        {
+            // The last of all: there is no need to read all.
+            self.read_last(lines)?;
+        } else if let Some(cursor) = cursor {
+            self.resume(cursor.offset(&self.stream.source))?;
+            self.read_at_most(logs.limit.unwrap_or(u64::MAX))?;
+        } else if let Some(since) = logs.since {
             self.pass_older(job, since)?;
             self.read_on()?;
         } else {
@@ -258,15 +288,12 @@ impl Shown {
             stream,
             raw,
             printer,
+            has_news,
         } = self;
         let mut any = false;
         loop {
             let more = stream.read(*raw, |text| {
-                match text {
-                    Text::Raw(bytes) => printer.put(bytes),
-                    Text::Line(line) => printer.line(line),
-                    Text::Gap(bytes) => printer.gap(bytes),
-                }
+                printer.text(&text);
                 Ok(())
             })?;
             printer.flush()?;
@@ -274,6 +301,7 @@ impl Shown {
                 return Ok(any);
             }
             any = true;
+            *has_news = true;
         }
     }
 

@@ -8,12 +8,15 @@ use serde_json::json;
 use super::args::Logs;
 use crate::cli::format::size;
 use crate::error::Result;
+use crate::follow::lines::Text;
 use crate::message;
 use crate::text;
 
 pub(super) struct Printer {
     grep: Option<Regex>,
     json: bool,
+    /// Somebody comes back for the rest of a line that is not complete.
+    portions: bool,
     /// The last lines so far; `Some` while older ones may have to be forgotten.
     last: Option<LastLines>,
     out: Vec<u8>,
@@ -26,6 +29,7 @@ impl Printer {
         Self {
             grep: logs.grep.clone(),
             json: logs.json,
+            portions: logs.cursor.is_some(),
             last: logs.lines.map(LastLines::new),
             out: Vec::new(),
             begun: String::new(),
@@ -40,13 +44,10 @@ impl Printer {
         {
             return;
         }
-        if self.json {
-            let object = json!({ "line": line }).to_string();
-            self.put(text::escape_json(&object).as_bytes());
-            self.put(b"\n");
-            return;
-        }
         let begun = std::mem::take(&mut self.begun);
+        if self.json {
+            return self.line_object(&begun, line, false);
+        }
         match line.strip_prefix(begun.as_str()) {
             Some(rest) => self.put(rest.as_bytes()),
             None => {
@@ -55,6 +56,40 @@ impl Printer {
             }
         }
         self.put(b"\n");
+    }
+
+    /// Of a line that was begun earlier only the rest, unless it was written anew.
+    fn line_object(&mut self, begun: &str, line: &str, unfinished: bool) {
+        let rest = line.strip_prefix(begun).filter(|_| !begun.is_empty());
+        let mut object = json!({ "line": rest.unwrap_or(line) });
+        if !begun.is_empty() {
+            let how = if rest.is_some() {
+                "continued"
+            } else {
+                "redrawn"
+            };
+            object[how] = true.into();
+        }
+        if unfinished {
+            object["unfinished"] = true.into();
+        }
+        self.put(text::escape_json(&object.to_string()).as_bytes());
+        self.put(b"\n");
+    }
+
+    /// This much of a line was printed by an earlier call.
+    pub(super) fn has_begun(&mut self, line: &str) {
+        if self.grep.is_none() {
+            line.clone_into(&mut self.begun);
+        }
+    }
+
+    pub(super) fn text(&mut self, text: &Text<'_>) {
+        match text {
+            Text::Raw(bytes) => self.put(bytes),
+            Text::Line(line) => self.line(line),
+            Text::Gap(bytes) => self.gap(*bytes),
+        }
     }
 
     pub(super) fn gap(&mut self, bytes: u64) {
@@ -68,7 +103,14 @@ impl Printer {
 
     /// Shows a line that is not complete, such as a prompt, as far as it is.
     pub(super) fn unfinished(&mut self, line: &str) {
-        if self.json || self.grep.is_some() || line.is_empty() {
+        if self.grep.is_some() || line.is_empty() || self.json && !self.portions {
+            return;
+        }
+        if self.json {
+            let begun = std::mem::replace(&mut self.begun, line.to_owned());
+            if begun != line {
+                self.line_object(&begun, line, true);
+            }
             return;
         }
         match line.strip_prefix(self.begun.as_str()) {
@@ -170,6 +212,7 @@ mod tests {
         let mut printer = Printer {
             grep: None,
             json: false,
+            portions: false,
             last: None,
             out: Vec::new(),
             begun: String::new(),

@@ -21,7 +21,16 @@ pub(crate) struct Webhook {
     /// A file with the key that signs webhooks (whsec_…), readable by you alone
     #[arg(long, value_name = "FILE")]
     pub secret_file: Option<PathBuf>,
-    /// Allow webhooks to addresses of private networks
+    /// Words instead of the event, for webhooks that show them: a chat, a phone
+    #[arg(long, value_name = "KIND", value_parser = crate::notify::template::NAMES)]
+    pub template: Option<String>,
+    /// For NATS: a file with credentials (.creds), readable by you alone
+    #[arg(long, value_name = "FILE")]
+    pub creds_file: Option<PathBuf>,
+    /// For NATS and Redis: a file with the password of the address's user, readable by you alone
+    #[arg(long, value_name = "FILE")]
+    pub password_file: Option<PathBuf>,
+    /// Allow addresses of private networks
     #[arg(long)]
     pub allow_private: bool,
 }
@@ -57,6 +66,11 @@ Sinks:
   dir:/DIRECTORY   one file EVENT.json per event, complete or absent
   exec:/PROGRAM    the event on stdin; no shell, only PATH, 10 seconds
   https://URL      a signed POST (Standard Webhooks); http:// to this machine
+  nats://[USER@]HOST/STREAM, redis://[USER@]HOST/DB/STREAM
+                   a stream of NATS JetStream or Redis, with starts and signs
+                   of life; tls:// and rediss:// are encrypted
+  otlp:http://HOST:4318
+                   each job as a span, and counts, to a collector
   unix:/SOCKET     one line to whoever listens, if it is yours
   claude-code, codex, opencode, agentapi
                    the agent that started the job, through its harness
@@ -65,6 +79,7 @@ Sinks:
 Example:
   agent-sh notify add dir:/home/you/events --on failure
   agent-sh notify add https://example.com/hook --as web --secret-file ~/.key
+  agent-sh notify add tls://nats.example.com/JOBS --creds-file ~/.nats.creds
   agent-sh notify add auto --on-output 'listening on|error'
 
 Exit codes: 0 success, 2 wrong usage, 125 the name is taken, or agent-sh failed.")]

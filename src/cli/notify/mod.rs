@@ -2,6 +2,7 @@
 
 pub(super) mod args;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -60,11 +61,10 @@ fn add(context: &Context, add: &NotifyAdd) -> Result<u8> {
     sub.on_output.clone_from(&add.watch.on_output);
     sub.heartbeat_ms = add.watch.heartbeat.map(record::millis);
     sub.allow_private = add.web.allow_private;
-    sub.secret_file = match &add.web.secret_file {
-        // Whoever uses it later may stand elsewhere.
-        Some(path) => Some(std::path::absolute(path).map_err(|e| Error::io("find", path, e))?),
-        None => None,
-    };
+    sub.secret_file = absolute(add.web.secret_file.as_ref())?;
+    sub.template = template(add.web.template.as_ref(), &sink)?;
+    sub.creds_file = absolute(add.web.creds_file.as_ref())?;
+    sub.password_file = absolute(add.web.password_file.as_ref())?;
     let store = context.open_store()?;
     let made = start::subscribe(&store, &sub)?;
     start::follow_running(&store, &made)?;
@@ -73,6 +73,23 @@ fn add(context: &Context, add: &NotifyAdd) -> Result<u8> {
         message::say(format!("the key that signs is in '{}'", path.display()));
     }
     Ok(0)
+}
+
+/// Only a webhook's receiver may want words.
+pub(super) fn template(name: Option<&String>, sink: &Sink) -> Result<Option<String>> {
+    match (name, sink) {
+        (Some(_), sink) if !matches!(sink, Sink::Http(_)) => Err(Error::Usage {
+            text: "--template is for https:// and http:// sinks".to_owned(),
+            hint: None,
+        }),
+        (name, _) => Ok(name.cloned()),
+    }
+}
+
+/// Whoever uses a file later may stand elsewhere.
+fn absolute(path: Option<&PathBuf>) -> Result<Option<PathBuf>> {
+    let find = |path: &PathBuf| std::path::absolute(path).map_err(|e| Error::io("find", path, e));
+    path.map(find).transpose()
 }
 
 fn list(context: &Context, as_json: bool) -> Result<u8> {
@@ -196,6 +213,9 @@ fn facts(sub: &Subscription, standings: &[Standing], disabled: Option<&str>) -> 
         "heartbeat_ms": sub.heartbeat_ms,
         "allow_private": sub.allow_private,
         "secret_file": sub.secret_file,
+        "template": sub.template,
+        "creds_file": sub.creds_file,
+        "password_file": sub.password_file,
         "since": sub.since.at,
         "disabled": disabled,
         "pending": events("pending"),

@@ -1,5 +1,6 @@
 //! The arguments of `wait`.
 
+use crate::cli::fleet::Fleet;
 use crate::cli::notify::args::{Watching, Webhook};
 use crate::cli::values::{port, regex, subscriber};
 use crate::settings;
@@ -24,6 +25,8 @@ Example:
   agent-sh wait 7f3k --idle 30s
   agent-sh wait 7f3k --notify dir:/home/you/events
   agent-sh wait --follow --notify stdout
+  agent-sh wait 7f3k --from nats://127.0.0.1/JOBS
+  agent-sh wait --follow --from nats://127.0.0.1/JOBS --group wakers --notify exec:/usr/local/bin/wake
 
 With --notify the end is also delivered to sinks ('agent-sh notify add --help' lists them) before this command exits. \
 A notification that cannot be delivered stays pending for the next agent-sh that runs.
@@ -57,11 +60,29 @@ pub(crate) struct Wait {
     /// Print records as JSON, one per line
     #[arg(long)]
     pub json: bool,
+    /// Wait for jobs of other machines, as this stream tells: nats://HOST/STREAM, redis://HOST/DB/STREAM
+    #[arg(long, value_name = "URL")]
+    pub from: Option<String>,
+    /// With --follow --from: the name under which any number of readers share the ends
+    #[arg(long, value_name = "NAME", value_parser = subscriber, requires_all = ["from", "follow"])]
+    pub group: Option<String>,
     #[command(flatten)]
     pub delivery: Delivery,
 }
 
 impl Wait {
+    /// Where the jobs of other machines are read from.
+    #[must_use]
+    pub(crate) fn fleet(&self) -> Fleet {
+        let web = &self.delivery.web;
+        Fleet {
+            from: self.from.clone(),
+            creds_file: web.creds_file.clone(),
+            password_file: web.password_file.clone(),
+            allow_private: web.allow_private,
+        }
+    }
+
     /// Something else than the end is waited for.
     #[must_use]
     pub(crate) fn has_condition(&self) -> bool {

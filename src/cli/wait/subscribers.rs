@@ -84,6 +84,9 @@ impl<'a> Subscribers<'a> {
             sub.on_output.clone_from(&options.watch.on_output);
             sub.heartbeat_ms = options.watch.heartbeat.map(crate::job::record::millis);
             sub.secret_file.clone_from(&options.web.secret_file);
+            sub.template = crate::cli::notify::template(options.web.template.as_ref(), &sink)?;
+            sub.creds_file.clone_from(&options.web.creds_file);
+            sub.password_file.clone_from(&options.web.password_file);
             sub.allow_private = options.web.allow_private;
             subscribers.wanted.push(Wanted::New(Box::new(sub)));
         }

@@ -11,6 +11,7 @@
 //! * `SessionEnd` ends the session's jobs, if the user wants it so.
 
 pub(crate) mod hook;
+mod mcp;
 pub(crate) mod setup;
 pub(crate) mod wake;
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::harness::claude_code::Settings;
+use crate::harness::claude_code::mcp::Registration;
 use crate::harness::edit::place;
 use crate::harness::setup::{How, LINKS, Links, change_file, plan_file};
 use crate::message;
@@ -14,10 +15,12 @@ use clap::Args;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Merges into a settings file and leaves everything else in it unchanged, byte for byte. A second run changes nothing. \
---undo restores the file; if you have edited it since, it removes only our parts. Restart open sessions afterwards.
+--undo restores the file; if you have edited it since, it removes only our parts. \
+With --mcp the verbs are tools of the model, too ('agent-sh mcp'); --undo always takes that back. Restart open sessions afterwards.
 
 Example:
   agent-sh setup claude-code
+  agent-sh setup claude-code --mcp
   agent-sh setup claude-code --project --undo
   claude --settings \"$(agent-sh setup claude-code --print)\"
 
@@ -35,6 +38,9 @@ pub(crate) struct ClaudeCode {
     /// The shell to stand in for: bash or zsh; else the one in SHELL, else bash
     #[arg(long, value_name = "NAME", value_parser = ["bash", "zsh"])]
     pub shell: Option<String>,
+    /// Also register 'agent-sh mcp' as an MCP server: in ~/.claude.json, with --project in .mcp.json
+    #[arg(long)]
+    pub mcp: bool,
     #[command(flatten)]
     pub how: How,
 }
@@ -45,15 +51,31 @@ pub(crate) fn setup(context: &Context, given: &ClaudeCode) -> Result<u8> {
     let settings = Settings::new(&links.path(&shell), &links.path("agent-sh"));
     let file = settings_file(context, given)?;
     let how = &given.how;
+    let (servers, registration) = servers(context, given, &links)?;
     if how.print && !how.undo {
         message::out(&format!("{:#}\n", settings.alone()))?;
     }
+    if how.print && given.mcp && !how.undo {
+        message::say(format!(
+            "'{}' would hold {}",
+            servers.display(),
+            registration.alone()
+        ));
+    }
     let change = plan_file(&links, &file, &settings, how)?;
+    let register = match given.mcp || how.undo {
+        true => Some(plan_file(&links, &servers, &registration, how)?),
+        false => None,
+    };
     // The links first: settings that name a missing shell would break the client.
     if !how.undo {
         links.make(&["agent-sh", &shell], how)?;
     }
     change_file(&change, how)?;
+    // Where it was never asked for there is nothing to say.
+    if let Some(change) = register.filter(|change| given.mcp || change.is_needed()) {
+        change_file(&change, how)?;
+    }
     if how.undo && !how.print {
         links.remove_unused(&LINKS)?;
     }
@@ -64,6 +86,32 @@ pub(crate) fn setup(context: &Context, given: &ClaudeCode) -> Result<u8> {
         );
     }
     Ok(0)
+}
+
+/// Where the client lists its MCP servers, and our entry there.
+fn servers(
+    context: &Context,
+    given: &ClaudeCode,
+    links: &Links,
+) -> Result<(PathBuf, Registration)> {
+    let program = links.path("agent-sh");
+    let here = || {
+        std::env::current_dir().map_err(|source| Error::sys("find the current directory", source))
+    };
+    if given.project {
+        return Ok((here()?.join(".mcp.json"), Registration::new(&program)));
+    }
+    let env = |name: &str| context.env(name);
+    let dir = match env("CLAUDE_CONFIG_DIR").filter(|dir| !dir.is_empty()) {
+        Some(dir) => std::path::absolute(&dir)
+            .map_err(|source| Error::io("find", Path::new(&dir), source))?,
+        None => place::home(env)?,
+    };
+    let registration = match given.local {
+        true => Registration::of_project(&program, &here()?),
+        false => Registration::new(&program),
+    };
+    Ok((dir.join(".claude.json"), registration))
 }
 
 /// The client would take `SHELL` itself, so that one is what its user expects.

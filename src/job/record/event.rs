@@ -8,7 +8,8 @@ use serde_json::{Map, Value};
 
 use crate::job::record::{
     CommandText, ExitFacts, FORMAT, JobFacts, KillIntent, KilledBy, LONGEST_TAIL, Launch, Moment,
-    ORIGIN, ProcIdentity, SCHEMA_URI, Usage, file_uri, millis, rfc3339, source_of, wall_between,
+    ORIGIN, ProcIdentity, SCHEMA_URI, Usage, file_uri, millis, rfc3339, source_of, trace,
+    wall_between,
 };
 use crate::job::{Degraded, Evidence, How, JobId, LostReason, Observer, Outcome, State};
 use crate::text;
@@ -55,6 +56,10 @@ pub struct Record {
     pub dataref: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correlationid: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tracestate: Option<String>,
     pub sequence: String,
     pub data: RecordData,
     #[serde(flatten)]
@@ -330,6 +335,8 @@ pub fn terminal_event(launch: &Launch, facts: &ExitFacts, writer: &Writer) -> Re
         dataschema: SCHEMA_URI.to_owned(),
         dataref: writer.transcript.as_deref().map(file_uri),
         correlationid: launch.facts.session.clone().filter(|key| !key.is_empty()),
+        traceparent: trace::parent(&launch.wake).cloned(),
+        tracestate: trace::state(&launch.wake).cloned(),
         sequence: format!("{:020}", writer.now.1.as_nanos()),
         data: RecordData {
             schema: FORMAT,

@@ -21,6 +21,7 @@ use crate::text;
 mod event;
 #[cfg(test)]
 mod schema;
+pub mod trace;
 
 pub use event::*;
 #[cfg(test)]
@@ -319,6 +320,9 @@ pub fn started_event(launch: &Launch, uid: u32, transcript: &str) -> Value {
         "dataref": file_uri(transcript),
         "data": launch.facts,
     });
+    if let Value::Object(map) = &mut event {
+        map.extend(trace::attributes(&launch.wake));
+    }
     let state = serde_json::json!({
         "schema": FORMAT,
         "job": launch.id,

@@ -8,7 +8,7 @@
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use super::{FORMAT, LONGEST_TAIL, ORIGIN, Record, SCHEMA_URI};
+use super::{FORMAT, LONGEST_TAIL, ORIGIN, Record, SCHEMA_URI, trace};
 
 pub const SCHEMA: &str = include_str!("../record.schema.json");
 
@@ -51,6 +51,14 @@ fn rules() -> Value {
             "dataschema": { "const": SCHEMA_URI },
             "dataref": { "description": "The transcript.", "pattern": "^file:///" },
             "correlationid": { "description": "The session of the harness.", "minLength": 1 },
+            "traceparent": {
+                "description": "The trace that the caller belonged to (TRACEPARENT).",
+                "pattern": "^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$",
+            },
+            "tracestate": {
+                "description": "What goes with the trace (TRACESTATE).",
+                "maxLength": trace::LONGEST_STATE,
+            },
             "sequence": {
                 "description": "Boot time of the writing in nanoseconds; sorts as text within a boot.",
                 "pattern": "^[0-9]{20}$",

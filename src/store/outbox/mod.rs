@@ -16,6 +16,7 @@
 //! same id, and a receiver can tell.
 
 pub mod acknowledged;
+mod beat;
 pub(super) mod claim;
 mod markers;
 mod subscription;

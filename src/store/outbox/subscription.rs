@@ -105,6 +105,17 @@ pub struct Subscription {
     /// Where the key for signatures is; the key itself is nowhere else.
     #[serde(default)]
     pub secret_file: Option<PathBuf>,
+    /// Where what proves us to a broker is: a file of NATS, a password.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub creds_file: Option<PathBuf>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub password_file: Option<PathBuf>,
+    /// Words instead of the event, for a webhook whose receiver shows them; which, `notify` knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<String>,
+    /// It hears of starts too, and every now and then that a job still runs.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub of_running: bool,
     /// Addresses of private networks are allowed.
     #[serde(default)]
     pub allow_private: bool,
@@ -127,6 +138,10 @@ impl Subscription {
             on_output: None,
             heartbeat_ms: None,
             secret_file: None,
+            creds_file: None,
+            password_file: None,
+            template: None,
+            of_running: false,
             allow_private: false,
             since,
             extra: Map::new(),

@@ -46,9 +46,13 @@ l log, x kill (asks first), / filter, A all sessions, ? help, q quit.
 
 Example:
   agent-sh top
+  agent-sh top --from nats://127.0.0.1/JOBS    the list of all machines, until Ctrl-C
 
 Exit codes: 0 success, 2 wrong usage, 125 no terminal or agent-sh failed.")]
-pub(crate) struct TopArgs {}
+pub(crate) struct TopArgs {
+    #[command(flatten)]
+    pub fleet: crate::cli::fleet::Fleet,
+}
 
 /// How often the clocks move on.
 const TICK: Duration = Duration::from_secs(1);
