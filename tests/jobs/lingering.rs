@@ -164,6 +164,26 @@ fn a_stop_while_the_command_runs_ends_all() {
     assert_eq!(told(&sandbox), 2, "{ended:?}");
 }
 
+/// No job is there: the record of the command itself is written and delivered before the call is over. To make a
+/// job of the command would save nothing.
+#[test]
+fn a_stop_of_the_command_alone_is_told() {
+    let Some(sandbox) = sandbox() else { return };
+    for on_term in ["forward", "promote"] {
+        let before = told(&sandbox);
+        let ready = sandbox.path(on_term);
+        let text = format!(": >{}; exec sleep 1000", ready.display());
+        let call = as_pid_1(&sandbox, &["-c", &text]);
+        let call = call.env("AGENT_SH_ON_TERM", on_term).start();
+        wait_until("the command runs", || ready.exists());
+        signal(init_of(&call), Signal::SIGTERM);
+        let ended = call.finish();
+        assert_eq!(ended.status, Status::Exited(143), "{on_term}: {ended:?}");
+        assert_eq!(job_records(&sandbox).len(), 0, "{on_term}");
+        assert_eq!(told(&sandbox), before + 1, "{on_term}: {ended:?}");
+    }
+}
+
 /// A sandbox that was made for the call, as bubblewrap makes it: the call is not PID 1 there, but ends with it.
 #[test]
 fn a_stop_of_a_call_in_a_sandbox_ends_its_jobs() {
@@ -240,14 +260,16 @@ fn run_stays_with_its_job() {
         "{lines:#?}"
     );
     // Whoever forbids that is refused, and nothing is started.
-    let call = as_pid_1(&sandbox, &["run", "--", "true"]);
-    let refused = call.env("AGENT_SH_LINGER", "never").run();
-    assert_eq!(refused.status, Status::Exited(125), "{refused:?}");
-    assert!(
-        refused.errors().contains("ends with this call"),
-        "{refused:?}"
-    );
-    assert_eq!(ps_json(&sandbox).len(), 1);
+    for words in [&["run", "--", "true"][..], &["restart", &records[0].job]] {
+        let call = as_pid_1(&sandbox, words);
+        let refused = call.env("AGENT_SH_LINGER", "never").run();
+        assert_eq!(refused.status, Status::Exited(125), "{refused:?}");
+        assert!(
+            refused.errors().contains("ends with this call"),
+            "{refused:?}"
+        );
+        assert_eq!(ps_json(&sandbox).len(), 1);
+    }
 }
 
 #[test]
