@@ -25,7 +25,7 @@ const HARNESS_PROGRAMS: &[(&str, &str)] = &[
 const DEPTH: usize = 16;
 
 /// The session key and the harness's name; `from` is the process to look upwards from.
-pub fn on_behalf(
+pub(crate) fn on_behalf(
     settings: &Settings,
     env: impl Fn(&str) -> Option<OsString>,
     from: i32,
@@ -44,7 +44,7 @@ pub fn on_behalf(
 
 /// A process that is a harness.
 #[derive(Clone, Copy, Debug)]
-pub struct Process {
+pub(crate) struct Process {
     pub pid: i32,
     pub starttime: u64,
     name: &'static str,
@@ -53,13 +53,13 @@ pub struct Process {
 impl Process {
     /// The session key of its jobs, where its commands carry none.
     #[must_use]
-    pub fn key(self) -> String {
+    pub(crate) fn key(self) -> String {
         format!("{}-{}-{}", self.name, self.pid, self.starttime)
     }
 }
 
 /// The nearest ancestor that is a harness.
-pub fn client(env: impl Fn(&str) -> Option<OsString>, from: i32) -> Option<Process> {
+pub(crate) fn client(env: impl Fn(&str) -> Option<OsString>, from: i32) -> Option<Process> {
     above(env, from).find_map(|stat| {
         let name = harness_program(&stat)?;
         let (pid, starttime) = (stat.pid, stat.starttime);
@@ -91,12 +91,12 @@ fn above(env: impl Fn(&str) -> Option<OsString>, from: i32) -> impl Iterator<Ite
 }
 
 /// Under this name `wake` keeps the processes above a command: `PID.START`, with blanks between them.
-pub const ABOVE: &str = "ABOVE";
+pub(crate) const ABOVE: &str = "ABOVE";
 
 /// What a wake-up will need, kept in the launch: what the environment says of the harness, and where that
 /// names a server, who could be the server of this session. An environment can be anybody's words, a file
 /// of the directory's for one; the processes above a command are not.
-pub fn wake(env: impl Fn(&str) -> Option<OsString>, from: i32) -> BTreeMap<String, String> {
+pub(crate) fn wake(env: impl Fn(&str) -> Option<OsString>, from: i32) -> BTreeMap<String, String> {
     let mut known = keys::wake(&env);
     known.extend(trace::kept(&env));
     if known.keys().any(|name| name.starts_with("OPENCODE_")) {
@@ -154,7 +154,7 @@ fn harness_program(stat: &proc::Stat) -> Option<&'static str> {
 /// init is the helper of a sandbox, which leaves with the command. `caller` is the front's parent; that it
 /// is outside of the namespace (0) says nothing: so it is in `docker exec` and `nsenter`, too.
 #[must_use]
-pub fn dies_with_the_call(front_is_init: bool, caller: i32) -> bool {
+pub(crate) fn dies_with_the_call(front_is_init: bool, caller: i32) -> bool {
     if proc::pidns() == proc::FIRST_PIDNS {
         return false;
     }

@@ -17,14 +17,14 @@ const LARGEST: usize = 256 * 1024;
 /// A variable that says where files of ours are. Where this program has more rights than its caller, the
 /// caller has no say in that.
 #[must_use]
-pub fn env(name: &str) -> Option<OsString> {
+pub(crate) fn env(name: &str) -> Option<OsString> {
     let is_place = name == "HOME" || name.starts_with("XDG_");
     std::env::var_os(name).filter(|_| !(is_place && fsx::is_privileged()))
 }
 
 /// The user's file.
 #[derive(Debug, Default)]
-pub struct ConfigFile {
+pub(crate) struct ConfigFile {
     /// Where it is, or would be.
     pub path: Option<PathBuf>,
     text: Option<String>,
@@ -34,7 +34,7 @@ pub struct ConfigFile {
 
 impl ConfigFile {
     /// Reads it. An error if it is there and cannot be read.
-    pub fn read() -> Result<Self, (PathBuf, io::Error)> {
+    pub(crate) fn read() -> Result<Self, (PathBuf, io::Error)> {
         let Some(path) = settings::config_path(env) else {
             return Ok(Self::default());
         };
@@ -61,7 +61,7 @@ impl ConfigFile {
 
     /// The settings with it.
     #[must_use]
-    pub fn settings(&self, checks: Checks<'_>) -> Settings {
+    pub(crate) fn settings(&self, checks: Checks<'_>) -> Settings {
         let mut settings = Settings::read(env, self.text.as_deref(), checks);
         if let (Some(path), Some(why)) = (&self.path, &self.distrusted) {
             settings.distrust(path, why);
@@ -71,7 +71,7 @@ impl ConfigFile {
 
     /// The same, with what only the machine can judge.
     #[must_use]
-    pub fn checked(&self, ourselves: &Ourselves) -> Settings {
+    pub(crate) fn checked(&self, ourselves: &Ourselves) -> Settings {
         self.settings(Checks {
             shell: &|wanted: &Path| ourselves.check(wanted, env("PATH").as_deref()),
             sink: &sink,
@@ -81,7 +81,7 @@ impl ConfigFile {
 
 /// From the environment and the user's file; bad values are noted, not fatal.
 #[must_use]
-pub fn settings(ourselves: &Ourselves) -> Settings {
+pub(crate) fn settings(ourselves: &Ourselves) -> Settings {
     ConfigFile::read().unwrap_or_default().checked(ourselves)
 }
 

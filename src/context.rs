@@ -14,7 +14,7 @@ use crate::wire::RunRequest;
 
 /// What the verbs need from other roles, which they may not import.
 #[derive(Clone, Copy)]
-pub struct Hooks {
+pub(crate) struct Hooks {
     /// Starts a job, and gives the exit code of the verb and what it prints.
     pub run: fn(RunRequest) -> Result<(u8, Vec<u8>)>,
     /// The session of the caller: from the settings, the environment, or the harness above us.

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
-pub type Result<T> = std::result::Result<T, Error>;
+pub(crate) type Result<T> = std::result::Result<T, Error>;
 
 #[derive(Debug)]
 pub enum Error {
@@ -118,7 +118,7 @@ fn one_of(ids: &[String]) -> String {
 
 /// The operating system's words in our style: lower case, without the number.
 #[must_use]
-pub fn cause(error: &io::Error) -> String {
+pub(crate) fn cause(error: &io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or(&text);
     let mut letters = text.chars();

@@ -24,12 +24,12 @@ const LONGEST_WORD: usize = 100;
 static STDOUT_IS_CLOSED: AtomicBool = AtomicBool::new(false);
 
 /// To be told before anything is printed.
-pub fn note_closed_stdout(is_closed: bool) {
+pub(crate) fn note_closed_stdout(is_closed: bool) {
     STDOUT_IS_CLOSED.store(is_closed, Ordering::Relaxed);
 }
 
 /// Tells the error, and gives its exit code.
-pub fn error(error: &Error) -> u8 {
+pub(crate) fn error(error: &Error) -> u8 {
     if is_closed_pipe(error) {
         return PIPE_CODE;
     }
@@ -38,29 +38,29 @@ pub fn error(error: &Error) -> u8 {
 }
 
 /// Tells an error that stops nothing.
-pub fn warn(error: &Error) {
+pub(crate) fn warn(error: &Error) {
     talk(&lines(error));
 }
 
 /// One line of talk: lower case, no final stop.
-pub fn say(text: impl Display) {
+pub(crate) fn say(text: impl Display) {
     talk(&format!("agent-sh: {}\n", one_line(&text.to_string())));
 }
 
 /// A line of talk with what the reader can do.
-pub fn say_with_hint(text: impl Display, hint: impl Display) {
+pub(crate) fn say_with_hint(text: impl Display, hint: impl Display) {
     let text = one_line(&text.to_string());
     let hint = one_line(&hint.to_string());
     talk(&format!("agent-sh: {text}\nhint: {hint}\n"));
 }
 
 /// Prints data.
-pub fn out(text: &str) -> Result<()> {
+pub(crate) fn out(text: &str) -> Result<()> {
     out_bytes(text.as_bytes())
 }
 
 /// Prints data as it is, and lets it go at once: a follower must see it now.
-pub fn out_bytes(bytes: &[u8]) -> Result<()> {
+pub(crate) fn out_bytes(bytes: &[u8]) -> Result<()> {
     if !bytes.is_empty() && STDOUT_IS_CLOSED.load(Ordering::Relaxed) {
         return Err(Error::sys(
             STDOUT,
@@ -75,25 +75,25 @@ pub fn out_bytes(bytes: &[u8]) -> Result<()> {
 }
 
 /// Text for a harness that reads our stderr: as it is, and the caller must know whether it went out.
-pub fn err(text: &str) -> Result<()> {
+pub(crate) fn err(text: &str) -> Result<()> {
     let mut stderr = io::stderr().lock();
     let written = stderr.write_all(text.as_bytes());
     written.map_err(|source| Error::sys("write to stderr", source))
 }
 
 /// One JSON value, on one line.
-pub fn out_json(value: &serde_json::Value) -> Result<()> {
+pub(crate) fn out_json(value: &serde_json::Value) -> Result<()> {
     out(&format!("{}\n", text::escape_json(&value.to_string())))
 }
 
 /// A line on the terminal's stderr that the next one replaces. Empty: it goes.
-pub fn progress(line: &str) {
+pub(crate) fn progress(line: &str) {
     stderr(&format!("\r{}\u{1b}[K", one_line(line)));
 }
 
 /// The width of the terminal on stderr. `None`: it is none that can redraw a line.
 #[must_use]
-pub fn stderr_width() -> Option<usize> {
+pub(crate) fn stderr_width() -> Option<usize> {
     let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
     if dumb || !io::stderr().is_terminal() {
         return None;
@@ -183,12 +183,12 @@ fn wrapped(lines: &str, columns: usize) -> String {
 
 /// Whether and how to colour what is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Palette {
+pub(crate) struct Palette {
     on: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Colour {
+pub(crate) enum Colour {
     Dim,
     Green,
     Yellow,
@@ -197,12 +197,12 @@ pub enum Colour {
 }
 
 impl Palette {
-    pub const OFF: Self = Self { on: false };
+    pub(crate) const OFF: Self = Self { on: false };
 
     /// Colours only on a terminal that has them, and not where NO_COLOR is set to anything, or
     /// CLICOLOR to 0.
     #[must_use]
-    pub fn of_stdout(env: impl Fn(&str) -> Option<OsString>) -> Self {
+    pub(crate) fn of_stdout(env: impl Fn(&str) -> Option<OsString>) -> Self {
         let dumb = env("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
         let refused = env("NO_COLOR").is_some_and(|value| !value.is_empty())
             || env("CLICOLOR").is_some_and(|value| value == "0");
@@ -212,7 +212,7 @@ impl Palette {
     }
 
     #[must_use]
-    pub fn paint(self, colour: Colour, text: &str) -> String {
+    pub(crate) fn paint(self, colour: Colour, text: &str) -> String {
         let code = match colour {
             Colour::Dim => "2",
             Colour::Green => "32",
@@ -230,26 +230,26 @@ impl Palette {
 
 /// Whether a person reads what we say.
 #[must_use]
-pub fn is_terminal() -> bool {
+pub(crate) fn is_terminal() -> bool {
     io::stderr().is_terminal()
 }
 
 /// Whether a person sees what we print.
 #[must_use]
-pub fn is_shown() -> bool {
+pub(crate) fn is_shown() -> bool {
     io::stdout().is_terminal()
 }
 
 /// The rows of the terminal on stdout.
 #[must_use]
-pub fn height() -> Option<usize> {
+pub(crate) fn height() -> Option<usize> {
     let (_, terminal_size::Height(rows)) = terminal_size::terminal_size_of(io::stdout())?;
     (rows > 0).then_some(usize::from(rows))
 }
 
 /// The width of the terminal on stdout. `None`: it is no terminal.
 #[must_use]
-pub fn width() -> Option<usize> {
+pub(crate) fn width() -> Option<usize> {
     let (terminal_size::Width(columns), _) = terminal_size::terminal_size_of(io::stdout())?;
     (columns > 0).then_some(usize::from(columns))
 }

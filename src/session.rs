@@ -44,7 +44,7 @@ const MARKS: [(&str, &str); 5] = [
 const LONGEST_KEY: usize = 200;
 
 /// The key of the conversation, if the environment has one. Control characters never get in.
-pub fn session_key(env: impl Fn(&str) -> Option<OsString>) -> Option<String> {
+pub(crate) fn session_key(env: impl Fn(&str) -> Option<OsString>) -> Option<String> {
     let value = |name: &str| {
         let key = clean_key(&env(name)?.to_string_lossy());
         (!key.is_empty()).then_some(key)
@@ -65,14 +65,14 @@ pub fn session_key(env: impl Fn(&str) -> Option<OsString>) -> Option<String> {
 
 /// What of a text can be a key: no control characters, and no more of it than is kept.
 #[must_use]
-pub fn clean_key(text: &str) -> String {
+pub(crate) fn clean_key(text: &str) -> String {
     let letters = text.chars().filter(|letter| !letter.is_control());
     let key: String = letters.take(LONGEST_KEY).collect();
     key.trim().to_owned()
 }
 
 /// The variable that the key comes from.
-pub fn key_variable(env: impl Fn(&str) -> Option<OsString>) -> Option<&'static str> {
+pub(crate) fn key_variable(env: impl Fn(&str) -> Option<OsString>) -> Option<&'static str> {
     let has_key = |wanted: &str| session_key(|name| env(name).filter(|_| name == wanted)).is_some();
     let builds = BUILDS.iter().map(|(_, names)| names[0]);
     KEYS.iter()
@@ -82,7 +82,7 @@ pub fn key_variable(env: impl Fn(&str) -> Option<OsString>) -> Option<&'static s
 }
 
 /// The harness that calls.
-pub fn harness(env: impl Fn(&str) -> Option<OsString>) -> Option<&'static str> {
+pub(crate) fn harness(env: impl Fn(&str) -> Option<OsString>) -> Option<&'static str> {
     let is_set = |name: &str| env(name).is_some_and(|value| !value.is_empty());
     let by_key = KEYS
         .iter()
@@ -113,7 +113,7 @@ const WAKE: [&str; 13] = [
 
 /// What of the environment a wake-up will need, kept in the launch. An address with a password in it
 /// is left out.
-pub fn wake(env: impl Fn(&str) -> Option<OsString>) -> BTreeMap<String, String> {
+pub(crate) fn wake(env: impl Fn(&str) -> Option<OsString>) -> BTreeMap<String, String> {
     let kept = |name: &&str| {
         let value = env(name)?.into_string().ok()?;
         let plain =
@@ -127,7 +127,7 @@ pub fn wake(env: impl Fn(&str) -> Option<OsString>) -> BTreeMap<String, String> 
 /// What the agent asked for, out of the text that its harness made of it: Claude Code puts every
 /// command into `… && eval 'CMD' < /dev/null && pwd -P >| FILE`. Anything else is given back whole.
 #[must_use]
-pub fn own_command(text: &[u8]) -> std::borrow::Cow<'_, [u8]> {
+pub(crate) fn own_command(text: &[u8]) -> std::borrow::Cow<'_, [u8]> {
     claude_code_command(text).map_or(text.into(), Into::into)
 }
 

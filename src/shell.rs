@@ -16,7 +16,7 @@ const USUAL_PLACES: &[&str] = &["/bin", "/usr/bin", "/usr/local/bin"];
 
 /// The shell that runs the text.
 #[derive(Debug)]
-pub struct RealShell {
+pub(crate) struct RealShell {
     pub path: PathBuf,
     /// Its name as error messages and `$0` should show it when we were called by our own name.
     pub name: String,
@@ -27,14 +27,14 @@ pub struct RealShell {
 }
 
 /// Who we are, to be told from the shell we look for: the same file by any name, or a copy of it.
-pub struct Ourselves {
+pub(crate) struct Ourselves {
     path: PathBuf,
     file: Option<Metadata>,
 }
 
 impl Ourselves {
     #[must_use]
-    pub fn find() -> Self {
+    pub(crate) fn find() -> Self {
         if let Ok(path) = fs::read_link("/proc/self/exe") {
             let file = fs::metadata("/proc/self/exe").ok();
             return Self { path, file };
@@ -51,7 +51,7 @@ impl Ourselves {
 
     /// The path of this program, for the launcher's calls.
     #[must_use]
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
@@ -65,7 +65,7 @@ impl Ourselves {
 
     /// Whether this path leads to us.
     #[must_use]
-    pub fn is_at(&self, path: &Path) -> bool {
+    pub(crate) fn is_at(&self, path: &Path) -> bool {
         fs::metadata(path).is_ok_and(|file| self.is(path, &file))
     }
 
@@ -77,7 +77,7 @@ impl Ourselves {
 
     /// The first program of that name that is not us, in PATH, then in the usual places.
     #[must_use]
-    pub fn look_up(&self, name: &OsStr, path: Option<&OsStr>) -> Option<PathBuf> {
+    pub(crate) fn look_up(&self, name: &OsStr, path: Option<&OsStr>) -> Option<PathBuf> {
         if name.as_bytes().contains(&b'/') {
             return self.other_program(PathBuf::from(name));
         }
@@ -94,7 +94,11 @@ impl Ourselves {
     }
 
     /// Whether this can be the setting `shell`; if not, why.
-    pub fn check(&self, wanted: &Path, path: Option<&OsStr>) -> std::result::Result<(), String> {
+    pub(crate) fn check(
+        &self,
+        wanted: &Path,
+        path: Option<&OsStr>,
+    ) -> std::result::Result<(), String> {
         if self.look_up(wanted.as_os_str(), path).is_some() {
             return Ok(());
         }
@@ -116,7 +120,7 @@ fn is_machine_code(path: &Path) -> bool {
 
 /// Finds the shell that `call` stands for. `wanted` is the setting `shell`: it decides when we were
 /// called by a name of our own; when called as `zsh` it can only say which zsh.
-pub fn find(
+pub(crate) fn find(
     call: &ShellCall,
     wanted: Option<&Path>,
     path: Option<&OsString>,
@@ -174,13 +178,13 @@ fn describe(path: PathBuf) -> RealShell {
 
 /// The path of a program as a shell would find it; `None` when it would not.
 #[must_use]
-pub fn find_program(name: &OsStr) -> Option<PathBuf> {
+pub(crate) fn find_program(name: &OsStr) -> Option<PathBuf> {
     find_program_in(name, std::env::var_os("PATH").as_deref())
 }
 
 /// The same with a PATH of one's own.
 #[must_use]
-pub fn find_program_in(name: &OsStr, path: Option<&OsStr>) -> Option<PathBuf> {
+pub(crate) fn find_program_in(name: &OsStr, path: Option<&OsStr>) -> Option<PathBuf> {
     if name.as_bytes().contains(&b'/') {
         return Some(PathBuf::from(name)).filter(|path| path.exists());
     }
@@ -198,7 +202,7 @@ pub fn find_program_in(name: &OsStr, path: Option<&OsStr>) -> Option<PathBuf> {
 
 /// Whether it is a file that can be run.
 #[must_use]
-pub fn is_program(path: &Path) -> bool {
+pub(crate) fn is_program(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|file| is_executable(&file))
 }
 

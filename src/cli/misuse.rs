@@ -12,7 +12,7 @@ use crate::message;
 
 /// Answers a first word that is no verb.
 #[must_use]
-pub fn unknown(word: &OsStr) -> u8 {
+pub(crate) fn unknown(word: &OsStr) -> u8 {
     message::error(&no_verb(&word.to_string_lossy()))
 }
 
@@ -48,7 +48,7 @@ const OTHER_WORDS: [(&str, &str); 14] = [
 /// One word that is no verb was run as a command, because harnesses pass whole commands like that. If
 /// the shell found no such command, a verb was meant. What a shell knows is never commented on, but
 /// for `jobs` at a terminal: there no harness calls.
-pub fn after_bare_word(word: &OsStr, code: u8) {
+pub(crate) fn after_bare_word(word: &OsStr, code: u8) {
     let word = word.to_string_lossy();
     let meant = meant_by(&word);
     let at_terminal = word == "jobs" && message::is_terminal();

@@ -44,7 +44,7 @@ use crate::message;
 use crate::store::{JobView, Summary, Waited};
 use crate::sys::fds;
 use format::Row;
-pub use misuse::{after_bare_word, unknown};
+pub(crate) use misuse::{after_bare_word, unknown};
 use terminal::{attach, send, top};
 
 const OVERVIEW: &str = "\
@@ -108,7 +108,7 @@ enum Verb {
 
 /// Runs a verb: the arguments with the program's name first. Gives the exit code.
 #[must_use]
-pub fn main(args: Vec<OsString>, hooks: Hooks) -> u8 {
+pub(crate) fn main(args: Vec<OsString>, hooks: Hooks) -> u8 {
     // No descriptor of ours may take the number of a stream that is closed.
     message::note_closed_stdout(fds::kind(1) == fds::Kind::Closed);
     fds::fill_closed_streams();

@@ -78,7 +78,7 @@ pub(super) fn variable() -> Vec<u8> {
 
 /// The process. The word is the time of the machine's clock from which on jobs are of interest.
 #[must_use]
-pub fn main(words: &[OsString]) -> u8 {
+pub(crate) fn main(words: &[OsString]) -> u8 {
     let since = words.first().and_then(|word| word.to_str()?.parse().ok());
     let settings = config::settings(&Ourselves::find());
     session::set_title(TITLE);

@@ -26,7 +26,7 @@ use crate::sys::signal::{self, Saved};
 use crate::sys::{clock, proc, session};
 use crate::wire::{END_JOBS, SUPERVISOR_TITLE};
 
-pub use mirror::main as mirror;
+pub(crate) use mirror::main as mirror;
 use options::{Options, Refused};
 use stage::{Effect, Event, Stage, step};
 
@@ -44,7 +44,7 @@ const MIRROR_END: Duration = Duration::from_secs(10);
 
 /// Whether the arguments were meant for this role; `None`: clap has to explain them.
 #[must_use]
-pub fn run(words: &[OsString]) -> Option<u8> {
+pub(crate) fn run(words: &[OsString]) -> Option<u8> {
     match Options::read(words) {
         Ok(options) => Some(serve(options)),
         Err(Refused::Help) => None,

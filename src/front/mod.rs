@@ -54,7 +54,7 @@ const FORK_PAUSE_MS: i32 = 50;
 const REAP_AFTER_MS: i32 = 10;
 
 /// Runs a shell call to its end and gives the exit code, or dies as the real shell died.
-pub fn stand_in(call: ShellCall, supervise: fn(Work) -> !) -> u8 {
+pub(crate) fn stand_in(call: ShellCall, supervise: fn(Work) -> !) -> u8 {
     let saved = signal::Saved::now(CHANGED_SIGNALS);
     fds::fill_closed_streams();
     let ourselves = Ourselves::find();
@@ -115,7 +115,7 @@ pub fn stand_in(call: ShellCall, supervise: fn(Work) -> !) -> u8 {
 
 /// Starts a command as a job (`agent-sh run`) and gives the verb's exit code: with `wait` the job's
 /// own, else 0 once it is published, with what is to be printed of it.
-pub fn run_job(request: RunRequest, supervise: fn(Work) -> !) -> Result<(u8, Vec<u8>)> {
+pub(crate) fn run_job(request: RunRequest, supervise: fn(Work) -> !) -> Result<(u8, Vec<u8>)> {
     let RunRequest {
         mut argv,
         is_text,

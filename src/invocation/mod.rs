@@ -5,18 +5,18 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 /// Hidden first arguments, written by `rewrite` into the shell's text.
-pub const LAUNCH: &str = "@agent-sh-launch";
-pub const ADOPT: &str = "@agent-sh-adopt";
+pub(crate) const LAUNCH: &str = "@agent-sh-launch";
+pub(crate) const ADOPT: &str = "@agent-sh-adopt";
 /// Hidden first arguments of helpers that we start ourselves: deliver what is pending (with the state
 /// directory, and a job to follow), become a hook's program (with its path).
-pub const DELIVER: &str = "@agent-sh-deliver";
-pub const KEEP: &str = "@agent-sh-keep";
+pub(crate) const DELIVER: &str = "@agent-sh-deliver";
+pub(crate) const KEEP: &str = "@agent-sh-keep";
 /// The helper of `entrypoint --mirror`, with the moment from which on jobs are of interest.
-pub const MIRROR: &str = "@agent-sh-mirror";
-pub const HOOK_PROGRAM: &str = "@agent-sh-exec";
+pub(crate) const MIRROR: &str = "@agent-sh-mirror";
+pub(crate) const HOOK_PROGRAM: &str = "@agent-sh-exec";
 
 /// The program's own name.
-pub const OWN_NAME: &str = "agent-sh";
+pub(crate) const OWN_NAME: &str = "agent-sh";
 
 /// Names that mean "stand in for that shell".
 const SHELLS: &[&str] = &[
@@ -29,7 +29,7 @@ const INITS: &[&str] = &["docker-init", "agent-sh-init"];
 const ENTRYPOINT: &str = "entrypoint";
 
 /// The verbs of the command line, here because `-c` must be told from them before clap is built.
-pub const VERBS: &[&str] = &[
+pub(crate) const VERBS: &[&str] = &[
     "run",
     "ps",
     "show",
@@ -58,7 +58,7 @@ pub const VERBS: &[&str] = &[
 ];
 
 #[derive(Debug, PartialEq, Eq)]
-pub enum Role {
+pub(crate) enum Role {
     /// Exec a background command in place: how, then its words.
     Launch(Vec<OsString>),
     /// Register the calling subshell: how, then its text.
@@ -83,14 +83,14 @@ pub enum Role {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Interposed {
+pub(crate) enum Interposed {
     Nohup,
     Setsid,
 }
 
 impl Interposed {
     #[must_use]
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Nohup => "nohup",
             Self::Setsid => "setsid",
@@ -100,7 +100,7 @@ impl Interposed {
 
 /// A call that stands for one of a real shell.
 #[derive(Debug, PartialEq, Eq)]
-pub struct ShellCall {
+pub(crate) struct ShellCall {
     /// The shell that we were executed as; `None` when executed by our own name.
     pub stands_for: Option<String>,
     /// Executed as `agent-sh-bash` and the like: the name is for the harness's eyes.
@@ -116,7 +116,7 @@ pub struct ShellCall {
 
 /// argv[0] for the real shell.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Argv0 {
+pub(crate) enum Argv0 {
     /// What came: `$0`, the prefix of messages, posix mode and login depend on it.
     Given(OsString),
     /// We were called by a name of our own, which the shell is not to show: its own name.
@@ -125,7 +125,7 @@ pub enum Argv0 {
 
 /// Where the shell gets its commands from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub(crate) enum Form {
     /// `-c`: `args[index]` is the text.
     Command {
         index: usize,
@@ -178,7 +178,7 @@ fn is_script(executed: &OsStr, rest: &[OsString]) -> bool {
 /// That file says whom we stand for. argv[0] is the caller's to choose (`exec -a name bash`, `-su`), and
 /// only passed on. It decides where the file says nothing: the program by its own name, a descriptor
 /// (`/dev/fd/5`), the dynamic linker, a script.
-pub fn read(
+pub(crate) fn read(
     args: &[OsString],
     executed: Option<&OsStr>,
     stdin_is_terminal: impl Fn() -> bool,

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 /// The characters of an id: lower case letters and digits without look-alikes (`0 1 i l o`).
-pub const ID_ALPHABET: &[u8; 31] = b"23456789abcdefghjkmnpqrstuvwxyz";
+pub(super) const ID_ALPHABET: &[u8; 31] = b"23456789abcdefghjkmnpqrstuvwxyz";
 /// The longest id that any version may give out.
 const ID_LONGEST: usize = 8;
 
@@ -46,14 +46,14 @@ const FIRST_DAY: u64 = 19_723;
 /// One or two more characters come only where a part of the day has more than one job. No id is the
 /// beginning of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Serial(u64);
+pub(crate) struct Serial(u64);
 
 impl Serial {
     const LAST: u64 = DAYS * PARTS * PLACES - 1;
 
     /// The first of the moment. A clock before 2024 counts as its first day, one after 2064 as the last.
     #[must_use]
-    pub fn at(unix_seconds: u64) -> Self {
+    pub(crate) fn at(unix_seconds: u64) -> Self {
         let day = (unix_seconds / 86_400).saturating_sub(FIRST_DAY);
         let part = (unix_seconds % 86_400) * PARTS / 86_400;
         Self((day.min(DAYS - 1) * PARTS + part) * PLACES)
@@ -61,25 +61,25 @@ impl Serial {
 
     /// As it was written down. `None`: no serial of ours.
     #[must_use]
-    pub fn from_number(number: u64) -> Option<Self> {
+    pub(crate) fn from_number(number: u64) -> Option<Self> {
         (number <= Self::LAST).then_some(Self(number))
     }
 
     #[must_use]
-    pub fn number(self) -> u64 {
+    pub(crate) fn number(self) -> u64 {
         self.0
     }
 
     /// The one after it; `None` after the last.
     #[must_use]
-    pub fn next(self) -> Option<Self> {
+    pub(crate) fn next(self) -> Option<Self> {
         Self::from_number(self.0 + 1)
     }
 
     /// Another one after it, for one that finds it taken: near and short at first, then farther away.
     /// Chance keeps those who look at the same time apart.
     #[must_use]
-    pub fn nearby(self, attempt: u32, chance: u32) -> Option<Self> {
+    pub(crate) fn nearby(self, attempt: u32, chance: u32) -> Option<Self> {
         let (part, place) = (self.0 / PLACES, self.0 % PLACES);
         let within = |from: u64, to: u64| part * PLACES + from + u64::from(chance) % (to - from);
         let short = SINGLE + 1;
@@ -93,7 +93,7 @@ impl Serial {
 
     /// The id in a store with this shift.
     #[must_use]
-    pub fn id(self, shift: u64) -> JobId {
+    pub(crate) fn id(self, shift: u64) -> JobId {
         let (slot, place) = (self.0 / PLACES, self.0 % PLACES);
         let (day, part) = (slot / PARTS, slot % PARTS);
         let mut text = String::with_capacity(ID_LONGEST);
@@ -115,7 +115,7 @@ impl Serial {
 
     /// Where an id stands in a store with this shift. `None`: it was not given out this way.
     #[must_use]
-    pub fn of(id: &JobId, shift: u64) -> Option<Self> {
+    pub(crate) fn of(id: &JobId, shift: u64) -> Option<Self> {
         let text = id.0.as_bytes();
         let part = value(text.get(..3)?)?;
         let code = value(text.get(3..6)?)?;
@@ -148,7 +148,7 @@ fn value(text: &[u8]) -> Option<u64> {
 
 /// Whether `text` could begin an id. Checked before any path is built from what a caller typed.
 #[must_use]
-pub fn is_id_prefix(text: &str) -> bool {
+pub(crate) fn is_id_prefix(text: &str) -> bool {
     !text.is_empty()
         && text.len() <= ID_LONGEST
         && text.bytes().all(|byte| ID_ALPHABET.contains(&byte))

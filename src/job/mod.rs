@@ -6,14 +6,16 @@
 mod causes;
 mod id;
 pub mod notice;
-pub mod record;
+pub(crate) mod record;
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-pub use causes::{Degraded, Evidence, KillCause, Observer};
-pub use id::{JobId, Serial, is_id_prefix};
+pub(crate) use causes::{Degraded, KillCause};
+pub use causes::{Evidence, Observer};
+pub use id::JobId;
+pub(crate) use id::{Serial, is_id_prefix};
 
 /// The word that `ps`, `show`, records, events and messages use for where a job stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -27,7 +27,7 @@ use complaint::Place;
 const PATIENCE_MS: i32 = 5000;
 
 /// `@agent-sh-launch ASKED PLACE CMD ARG…`: becomes CMD as a job. Returns only when that failed.
-pub fn launch(words: &[OsString]) -> u8 {
+pub(crate) fn launch(words: &[OsString]) -> u8 {
     let Some((asked, rest)) = words.split_first() else {
         return 125;
     };
@@ -46,7 +46,7 @@ pub fn launch(words: &[OsString]) -> u8 {
 
 /// An interposed `nohup CMD…` or `setsid CMD…`: inside a supervised tree it starts a job, outside it is
 /// the original.
-pub fn interpose(what: Interposed, words: &[OsString]) -> u8 {
+pub(crate) fn interpose(what: Interposed, words: &[OsString]) -> u8 {
     let supervisor = wire::nested_supervisor();
     let given = bytes(words);
     let setsid = setsid_options(&given);
@@ -198,7 +198,7 @@ fn start(
 /// `@agent-sh-adopt ASKED PREFIX WORD…`: registers the calling subshell and prints what it has to do.
 /// PREFIX says which word keeps functions from standing in for the shell's own commands: `@builtin`,
 /// `@command`, or none (`@`).
-pub fn adopt(words: &[OsString]) -> u8 {
+pub(crate) fn adopt(words: &[OsString]) -> u8 {
     let Some((asked, words)) = words.split_first() else {
         return 125;
     };

@@ -11,7 +11,7 @@ use ureq::unversioned::transport::NextTimeout;
 
 /// What a name leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub(crate) enum Place {
     Public,
     Loopback,
     /// Private networks, carrier networks, unique local addresses.
@@ -21,7 +21,7 @@ pub enum Place {
 }
 
 #[must_use]
-pub fn place(address: IpAddr) -> Place {
+pub(crate) fn place(address: IpAddr) -> Place {
     match address {
         IpAddr::V4(v4) => place_of_v4(v4),
         IpAddr::V6(v6) => place_of_v6(v6),

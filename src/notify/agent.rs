@@ -65,7 +65,7 @@ impl Kind {
 
 /// One wake-up: what a harness needs to reach its session.
 #[derive(Clone, Copy, Debug)]
-pub struct Waking<'a> {
+pub(crate) struct Waking<'a> {
     pub notice: &'a str,
     pub session: &'a str,
     pub launch: &'a Launch,
@@ -73,7 +73,7 @@ pub struct Waking<'a> {
 
 /// What became of a wake-up.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Woken {
+pub(crate) enum Woken {
     /// The agent has it.
     Told,
     /// Nobody can be reached from here; a hook of the harness tells it at its next occasion.
@@ -82,13 +82,13 @@ pub enum Woken {
 }
 
 /// Wakes one kind of harness.
-pub type Wake = fn(&Waking<'_>) -> Woken;
+pub(crate) type Wake = fn(&Waking<'_>) -> Woken;
 
 /// The ways to wake that there are, as `harness` names them. A harness without one is told by its own hooks.
 static WAKES: OnceLock<&[(Kind, Wake)]> = OnceLock::new();
 
 /// Sets how each kind of harness is woken, once in a process.
-pub fn set_wakes(wakes: &'static [(Kind, Wake)]) {
+pub(crate) fn set_wakes(wakes: &'static [(Kind, Wake)]) {
     // A second call would bring the same table.
     WAKES.get_or_init(|| wakes);
 }
@@ -97,7 +97,7 @@ const KNOWS: &str = "the agent knows";
 
 /// Why this end is no news to the agent of its session, if so.
 #[must_use]
-pub fn is_no_news(job: &JobView) -> Option<&'static str> {
+pub(crate) fn is_no_news(job: &JobView) -> Option<&'static str> {
     job.record.as_ref()?.is_no_news()
 }
 
@@ -149,7 +149,7 @@ pub(super) fn tell(kind: Kind, event: &Event, job: &JobView) -> Sent {
 
 /// Tries a harness out: as for a job that this launch describes.
 #[must_use]
-pub fn test(kind: Kind, event: &Event, launch: &Launch) -> Sent {
+pub(crate) fn test(kind: Kind, event: &Event, launch: &Launch) -> Sent {
     let (Some(session), Some(kind)) = (launch.facts.session.as_deref(), kind.of(launch)) else {
         return Sent::Refused("this is no session of a harness that could be told".to_owned());
     };

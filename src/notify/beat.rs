@@ -20,9 +20,9 @@ use crate::store::{JobView, Store};
 use crate::sys::{clock, fsx};
 
 /// Between two signs of life of one job.
-pub const EVERY: Duration = Duration::from_secs(20);
+pub(crate) const EVERY: Duration = Duration::from_secs(20);
 /// After so long without one, a job is believed to be lost.
-pub const LIFETIME: Duration = Duration::from_secs(60);
+pub(crate) const LIFETIME: Duration = Duration::from_secs(60);
 const TYPE: &str = "dev.agent-sh.job.beat.v1";
 
 /// Tells that a job has started, if this is news. Everything else of a job comes after it.

@@ -16,7 +16,7 @@ use crate::store::{JobView, Store};
 use crate::sys::{session, signal};
 
 /// How long one process tries.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// So much longer it waits for one whose last attempt began just before.
 const STRAGGLERS: Duration = Duration::from_secs(20);
 /// Enough for an encrypted connection; the default would be 2 MiB a subscriber.
@@ -25,14 +25,14 @@ const STACK: usize = 512 * 1024;
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// The word for a helper that tries once. Verbs start those: one that is called every second must not
 /// leave a crowd behind that waits for the same server.
-pub const ONCE: &str = "--once";
+pub(crate) const ONCE: &str = "--once";
 /// The name of the helper process. A supervisor above it takes it for no stray by that.
-pub const TITLE: &CStr = c"agent-sh deliverer";
+pub(crate) const TITLE: &CStr = c"agent-sh deliverer";
 
 /// Runs the helper process: the state directory, and maybe a job to follow while it runs; for all, or for
 /// one subscriber from a position in the output on.
 #[must_use]
-pub fn main(words: &[OsString]) -> u8 {
+pub(crate) fn main(words: &[OsString]) -> u8 {
     session::set_title(TITLE);
     // It was started by a supervisor, which ignores most signals.
     signal::reset(&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT]);
@@ -152,7 +152,7 @@ fn rest(pause: Duration) {
 
 /// What became of one attempt at one event.
 #[derive(Debug)]
-pub enum Attempt {
+pub(crate) enum Attempt {
     /// Delivered, now or before, or there was nothing to say.
     Settled,
     /// It will never be: why.
@@ -167,7 +167,7 @@ pub enum Attempt {
 
 /// Claims the end of a job for a subscriber and tries to deliver it. `now`: also before its pause is
 /// over.
-pub fn attempt(
+pub(crate) fn attempt(
     store: &Store,
     sub: &Subscription,
     job: &JobView,
@@ -246,14 +246,14 @@ pub(super) fn carry(
 
 /// Why a delivery was given up.
 #[derive(Debug)]
-pub struct GaveUp {
+pub(crate) struct GaveUp {
     pub why: String,
     /// For good; else it stays pending.
     pub dead: bool,
 }
 
 /// Delivers the end of one job while a verb waits for it.
-pub fn insist(
+pub(crate) fn insist(
     store: &Store,
     sub: &Subscription,
     job: &JobView,

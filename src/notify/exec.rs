@@ -20,7 +20,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 const OUTPUT: usize = 4 * 1024;
 
 /// Why a program must not be run, if so: others could have put it there.
-pub fn check(path: &Path) -> Result<(), String> {
+pub(crate) fn check(path: &Path) -> Result<(), String> {
     let stat = fsx::stat_path(path).map_err(|error| cause(&error))?;
     if !fsx::is_regular(&stat) {
         return Err("is no file".to_owned());
@@ -40,7 +40,7 @@ pub fn check(path: &Path) -> Result<(), String> {
 /// Runs in the child, which was started as `agent-sh @agent-sh-hook PROGRAM`: a new session, then the
 /// program. A step of its own because nothing else may run between a fork and an exec of a process
 /// with threads.
-pub fn become_hook(program: &std::ffi::OsStr) -> u8 {
+pub(crate) fn become_hook(program: &std::ffi::OsStr) -> u8 {
     drop(session::child_new_session());
     let all: Vec<i32> = (1..32)
         .filter(|n| ![libc::SIGKILL, libc::SIGSTOP].contains(n))

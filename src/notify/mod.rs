@@ -4,35 +4,36 @@
 //! Every way out has a time limit, and none is trusted: what a receiver answers is cut short and only
 //! ever becomes the reason of a failure.
 
-pub mod address;
-pub mod agent;
-pub mod beat;
-pub mod broker;
-pub mod deliver;
+pub(crate) mod address;
+pub(crate) mod agent;
+pub(crate) mod beat;
+pub(crate) mod broker;
+pub(crate) mod deliver;
 pub(crate) mod exec;
 mod files;
-pub mod http;
+pub(crate) mod http;
 mod lines;
 #[cfg(feature = "nats")]
 pub(crate) mod nats;
 pub(crate) mod otlp;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
-pub mod sign;
+pub(crate) mod sign;
 mod sink;
 pub mod start;
 pub(crate) mod template;
 #[cfg(any(feature = "nats", feature = "redis"))]
 mod tls;
-pub mod watch;
+pub(crate) mod watch;
 
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-pub use exec::become_hook;
-pub use sink::{Sink, shown};
+pub(crate) use exec::become_hook;
+pub use sink::Sink;
+pub(crate) use sink::shown;
 
 use crate::error::{Error, Result};
 use crate::job::notice::{self, Reader};
@@ -48,7 +49,7 @@ const TAIL: usize = 8 * 1024;
 
 /// Something to tell.
 #[derive(Clone, Debug)]
-pub struct Event {
+pub(crate) struct Event {
     /// Derived from the job, the same in every delivery.
     pub id: String,
     /// A CloudEvent as one line of JSON, for programs.
@@ -59,7 +60,7 @@ pub struct Event {
 
 /// What became of one attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Sent {
+pub(crate) enum Sent {
     Delivered,
     /// There is nothing to say to this one, and why.
     Spared(&'static str),
@@ -80,7 +81,7 @@ impl Sent {
 impl Event {
     /// The end of a job.
     #[must_use]
-    pub fn exit(job: &JobView, record: &Record) -> Self {
+    pub(crate) fn exit(job: &JobView, record: &Record) -> Self {
         Self {
             id: record.id.clone(),
             json: record.to_value().to_string(),
@@ -90,7 +91,7 @@ impl Event {
 
     /// A harmless event that tries a sink out.
     #[must_use]
-    pub fn test(name: &str, id: String, source: String, time: String) -> Self {
+    pub(crate) fn test(name: &str, id: String, source: String, time: String) -> Self {
         let said = format!("Test notice of agent-sh for '{}'", text::shorten(name, 64));
         let json = serde_json::json!({
             "specversion": "1.0",
@@ -112,7 +113,7 @@ impl Event {
 
 /// The clean end of a job's output: of its transcript, or of what its record kept of it.
 #[must_use]
-pub fn tail(job: &JobView) -> String {
+pub(crate) fn tail(job: &JobView) -> String {
     if let Some(kept) = job
         .record
         .as_ref()
@@ -148,7 +149,12 @@ fn left_ms(deadline: Instant) -> Option<i32> {
 
 /// Makes one attempt. `limit` is all the time there is.
 #[must_use]
-pub fn send(sub: &Subscription, event: &Event, job: Option<&JobView>, limit: Duration) -> Sent {
+pub(crate) fn send(
+    sub: &Subscription,
+    event: &Event,
+    job: Option<&JobView>,
+    limit: Duration,
+) -> Sent {
     let sink: Sink = match sub.sink.parse() {
         Ok(sink) => sink,
         Err(why) => return Sent::Refused(why),
@@ -172,7 +178,7 @@ pub fn send(sub: &Subscription, event: &Event, job: Option<&JobView>, limit: Dur
 }
 
 /// Makes sure that a sink can be used, and makes what it needs: before it is relied on.
-pub fn prepare(sink: &Sink) -> Result<()> {
+pub(crate) fn prepare(sink: &Sink) -> Result<()> {
     match sink {
         Sink::Exec(path) => exec::check(path).map_err(|why| Error::Failed {
             text: format!("cannot use 'exec:{}': {why}", path.display()),

@@ -20,7 +20,7 @@ const NEW: usize = 32;
 const LARGEST_FILE: u64 = 16 * 1024;
 
 /// A key. Its bytes are never shown.
-pub struct Secret(Vec<u8>);
+pub(crate) struct Secret(Vec<u8>);
 
 impl std::fmt::Debug for Secret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -30,7 +30,7 @@ impl std::fmt::Debug for Secret {
 
 impl Secret {
     /// Reads a key file, which must belong to us and be closed to everybody else.
-    pub fn read(path: &Path) -> Result<Self, String> {
+    pub(crate) fn read(path: &Path) -> Result<Self, String> {
         let text = read_private(path, "the secret")?;
         Self::parse(text.trim()).map_err(|why| format!("the secret in '{}' {why}", path.display()))
     }
@@ -46,7 +46,7 @@ impl Secret {
     }
 
     /// The text of a new key.
-    pub fn generate() -> std::io::Result<String> {
+    pub(crate) fn generate() -> std::io::Result<String> {
         let mut key = [0; NEW];
         std::fs::File::open("/dev/urandom")?.read_exact(&mut key)?;
         Ok(format!("{PREFIX}{}", STANDARD.encode(key)))
@@ -54,7 +54,7 @@ impl Secret {
 
     /// The value of `webhook-signature`.
     #[must_use]
-    pub fn sign(&self, id: &str, timestamp: u64, body: &[u8]) -> String {
+    pub(crate) fn sign(&self, id: &str, timestamp: u64, body: &[u8]) -> String {
         let Ok(mut mac) = Hmac::<sha2::Sha256>::new_from_slice(&self.0) else {
             // HMAC takes keys of any length.
             return String::new();

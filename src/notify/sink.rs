@@ -96,7 +96,7 @@ impl fmt::Display for Sink {
 
 /// A sink's text as it may be shown: of a URL only where it leads, for the rest is often a password.
 #[must_use]
-pub fn shown(text: &str) -> String {
+pub(crate) fn shown(text: &str) -> String {
     match text.parse() {
         Ok(Sink::Http(url)) => url.origin().to_owned(),
         Ok(Sink::Otlp(url)) => format!("otlp:{}", url.origin()),

@@ -4,7 +4,7 @@
 //! Pure. It reads the text with `syntax`, looks through literal strings that a shell will read
 //! (`eval '…'`, `bash -c '…'`), and leaves the writing to `rewrite`.
 
-pub mod asked;
+pub(crate) mod asked;
 mod attend;
 mod builtins;
 mod hazards;
@@ -12,7 +12,7 @@ mod named;
 mod names;
 mod prefix;
 mod simple;
-pub mod unwrap;
+pub(crate) mod unwrap;
 
 #[cfg(test)]
 mod tests;
@@ -173,7 +173,10 @@ pub fn plan(text: &[u8], dialect: Dialect) -> Plan {
 }
 
 /// Whether a shell that is called with these words, up to its text, has our function work in it.
-pub fn may_be_rewritten<'a>(mut words: impl Iterator<Item = &'a [u8]>, dialect: Dialect) -> bool {
+pub(crate) fn may_be_rewritten<'a>(
+    mut words: impl Iterator<Item = &'a [u8]>,
+    dialect: Dialect,
+) -> bool {
     let name = words.next().map(prefix::base).unwrap_or_default();
     let name = name.strip_prefix(b"-").unwrap_or(name);
     let is_restricted = match dialect {

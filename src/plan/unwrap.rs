@@ -9,7 +9,7 @@ const WRAPPERS: &[&[u8]] = &[b"env", b"nice", b"stdbuf", b"ionice", b"chrt", b"t
 
 /// A command without the words that the launcher stands for.
 #[derive(Debug, Default)]
-pub struct Unwrapped {
+pub(crate) struct Unwrapped {
     /// The indices of the words that are left.
     pub kept: Vec<usize>,
     pub how: Option<How>,
@@ -20,7 +20,7 @@ pub struct Unwrapped {
 /// Takes `nohup` and `setsid` out, also behind `env`, `nice`, `stdbuf`: nohup would see a terminal and
 /// write to nohup.out, and the session is started already.
 #[must_use]
-pub fn unwrap(argv: &[&[u8]]) -> Unwrapped {
+pub(crate) fn unwrap(argv: &[&[u8]]) -> Unwrapped {
     let mut result = Unwrapped::default();
     let mut at = 0;
     while let Some(word) = argv.get(at) {
@@ -61,7 +61,7 @@ pub fn unwrap(argv: &[&[u8]]) -> Unwrapped {
 /// How many words after `nohup` are its own: a `--`. `None` when no program follows, as in
 /// `nohup --help`.
 #[must_use]
-pub fn nohup_words(words: &[&[u8]]) -> Option<usize> {
+pub(crate) fn nohup_words(words: &[&[u8]]) -> Option<usize> {
     match words {
         [b"--", _, ..] => Some(1),
         [word, ..] if !word.starts_with(b"-") => Some(0),
@@ -92,14 +92,14 @@ fn wrapper_words(wrapper: &[u8], words: &[&[u8]]) -> usize {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-pub struct SetsidOptions {
+pub(crate) struct SetsidOptions {
     pub forks: bool,
     pub waits: bool,
 }
 
 /// The options of `setsid` and how many words they are; `None` when it is asked for its help.
 #[must_use]
-pub fn setsid_options(words: &[&[u8]]) -> Option<(SetsidOptions, usize)> {
+pub(crate) fn setsid_options(words: &[&[u8]]) -> Option<(SetsidOptions, usize)> {
     let mut options = SetsidOptions::default();
     for (index, word) in words.iter().enumerate() {
         match *word {

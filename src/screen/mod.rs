@@ -17,8 +17,8 @@ pub use current::Screen;
 pub use newlines::Newlines;
 
 /// The size of the terminal that a job gets.
-pub const ROWS: u16 = 24;
-pub const COLUMNS: u16 = 120;
+pub(crate) const ROWS: u16 = 24;
+pub(crate) const COLUMNS: u16 = 120;
 
 #[cfg(test)]
 mod tests {

@@ -17,10 +17,11 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use bad::BadSetting;
+pub(crate) use bad::BadSetting;
 pub use checks::Checks;
 pub use nearest::nearest;
-pub use table::{OWN_VARIABLES, SETTINGS, Setting, markdown};
+pub use table::SETTINGS;
+pub(crate) use table::{OWN_VARIABLES, Setting, markdown};
 
 const CONFIG_FILE: &str = "config.toml";
 /// So many values that were not taken are named in a record.
@@ -143,7 +144,7 @@ impl Settings {
 }
 
 /// The names of all settings, as in the file.
-pub fn names() -> impl Iterator<Item = &'static str> {
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     SETTINGS.iter().map(|setting| setting.name)
 }
 
@@ -166,7 +167,7 @@ pub fn unknown_variables<'a>(
 }
 
 /// Where the config file would be.
-pub fn config_path(env: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+pub(crate) fn config_path(env: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let dir = |name| env(name).map(PathBuf::from).filter(|dir| dir.is_absolute());
     let base = dir("XDG_CONFIG_HOME").or_else(|| dir("HOME").map(|home| home.join(".config")))?;
     Some(base.join("agent-sh").join(CONFIG_FILE))

@@ -134,7 +134,7 @@ pub const SETTINGS: [Setting; 17] = [
 
 /// Variables with our prefix that are no settings: we set them ourselves, for jobs and descendants; the
 /// last one is a switch for tests and measurements (`sys::affinity`).
-pub const OWN_VARIABLES: [&str; 5] = [
+pub(crate) const OWN_VARIABLES: [&str; 5] = [
     "AGENT_SH_SUPERVISOR",
     "AGENT_SH_CALLER",
     "AGENT_SH_JOB",
@@ -144,7 +144,7 @@ pub const OWN_VARIABLES: [&str; 5] = [
 
 /// The table of the README.
 #[must_use]
-pub fn markdown() -> String {
+pub(crate) fn markdown() -> String {
     let rows = SETTINGS.iter().map(|setting| {
         format!(
             "| `{}` | `{}` | {} | {} |\n",

@@ -52,7 +52,7 @@ impl Client {
 
 /// Whether this is the key of a process, `name-pid-start`, and so may be a name of a file here.
 #[must_use]
-pub fn is_key(key: &str) -> bool {
+pub(crate) fn is_key(key: &str) -> bool {
     let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     let mut parts = key.rsplitn(3, '-');
     let numbers = parts.next().is_some_and(digits) && parts.next().is_some_and(digits);

@@ -34,7 +34,7 @@ mod clients;
 mod gc;
 mod index;
 mod jobs;
-pub mod outbox;
+pub(crate) mod outbox;
 mod probe;
 mod root;
 #[cfg(test)]
@@ -46,19 +46,20 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-pub use clients::{Client, is_key as is_client_key};
-pub use gc::{Collected, Policy, Removed, Why};
-pub use index::ids::Own;
-pub use index::timeline::Timeline;
-pub use jobs::create::Prepared;
-pub use jobs::find::find;
-pub use jobs::list::{all_jobs, running_jobs, summaries};
-pub use jobs::live::{Draft, LiveJob};
-pub use jobs::summary::Summary;
+pub(crate) use clients::{Client, is_key as is_client_key};
+pub(crate) use gc::{Collected, Policy, Removed, Why};
+pub(crate) use index::ids::Own;
+pub(crate) use index::timeline::Timeline;
+pub(crate) use jobs::create::Prepared;
+pub(crate) use jobs::find::find;
+pub(crate) use jobs::list::{all_jobs, running_jobs, summaries};
+pub use jobs::live::Draft;
+pub(crate) use jobs::live::LiveJob;
+pub(crate) use jobs::summary::Summary;
 
-pub use jobs::view::{JobView, Waited};
-pub use transcript::reader::{Chunk, Reading, TranscriptReader};
-pub use transcript::times::Mark;
+pub(crate) use jobs::view::{JobView, Waited};
+pub(crate) use transcript::reader::{Chunk, Reading, TranscriptReader};
+pub(crate) use transcript::times::Mark;
 
 use crate::error::{Error, Result};
 use crate::job::record::{Moment, ProcIdentity};
@@ -70,7 +71,7 @@ use crate::sys::{clock, fsx, proc};
 const MOST_KILLS: u32 = 64;
 
 /// A place in which nothing can be made, and why.
-pub type Closed = (PathBuf, String);
+pub(crate) type Closed = (PathBuf, String);
 
 /// One state directory.
 #[derive(Debug)]
@@ -100,14 +101,14 @@ pub fn identity(pid: i32) -> Option<ProcIdentity> {
 
 /// That of this process. A fork has another one, so nothing that forks may ask before it does.
 #[must_use]
-pub fn own_identity() -> &'static ProcIdentity {
+pub(crate) fn own_identity() -> &'static ProcIdentity {
     static OURS: std::sync::OnceLock<ProcIdentity> = std::sync::OnceLock::new();
     OURS.get_or_init(|| identity(std::process::id().cast_signed()).unwrap_or_default())
 }
 
 /// The same for a caller who knows the start time already.
 #[must_use]
-pub fn identity_with(pid: i32, starttime: u64) -> ProcIdentity {
+pub(crate) fn identity_with(pid: i32, starttime: u64) -> ProcIdentity {
     ProcIdentity {
         pid,
         starttime,

@@ -51,7 +51,7 @@ struct Supervisor {
 }
 
 /// Runs a supervisor in this freshly forked process, to its end.
-pub fn supervise(work: Work) -> ! {
+pub(crate) fn supervise(work: Work) -> ! {
     if let Some(mut supervisor) = start::start(work) {
         supervisor.run();
         supervisor.publisher.collect_garbage();

@@ -10,7 +10,7 @@ mod commands;
 mod compound;
 mod heredoc;
 pub(crate) mod literal;
-pub mod log;
+pub(crate) mod log;
 mod redirect;
 mod state;
 mod words;

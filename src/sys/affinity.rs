@@ -10,13 +10,13 @@ const SWITCH: &str = "AGENT_SH_WARM";
 
 /// Whether a call may use means that only make it faster.
 #[must_use]
-pub fn is_warm() -> bool {
+pub(crate) fn is_warm() -> bool {
     std::env::var_os(SWITCH).is_none_or(|value| value != "off")
 }
 
 /// The processors that the caller may use.
 #[derive(Clone)]
-pub struct Affinity {
+pub(crate) struct Affinity {
     allowed: libc::cpu_set_t,
     /// The one of them where the call began.
     here: usize,
@@ -26,7 +26,7 @@ impl Affinity {
     /// Keeps this process and what it forks on the present processor; `None` where that is not
     /// possible, would change nothing or is switched off.
     #[must_use]
-    pub fn pin() -> Option<Self> {
+    pub(crate) fn pin() -> Option<Self> {
         if !is_warm() {
             return None;
         }
@@ -50,7 +50,7 @@ impl Affinity {
     }
 
     /// Keeps this process where the call began.
-    pub fn come_home(&self) -> bool {
+    pub(crate) fn come_home(&self) -> bool {
         let mut one = empty();
         // SAFETY: `here` is within the set, as checked when it was found.
         unsafe { libc::CPU_SET(self.here, &mut one) };
@@ -59,7 +59,7 @@ impl Affinity {
 
     /// Keeps another process, which sleeps, off the processor where the call began: it wakes up beside
     /// us and not in our place. Async-signal-safe.
-    pub fn child_send_away(&self, pid: i32) {
+    pub(crate) fn child_send_away(&self, pid: i32) {
         let mut others = self.allowed;
         // SAFETY: as above.
         unsafe { libc::CPU_CLR(self.here, &mut others) };
@@ -67,7 +67,7 @@ impl Affinity {
     }
 
     /// Gives the caller's processors back. Async-signal-safe.
-    pub fn child_restore(&self) {
+    pub(crate) fn child_restore(&self) {
         set(0, &self.allowed);
     }
 }

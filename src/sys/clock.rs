@@ -8,13 +8,13 @@ use std::time::{Duration, SystemTime};
     clippy::disallowed_methods,
     reason = "this is the one place that asks the time"
 )]
-pub fn wall() -> SystemTime {
+pub(crate) fn wall() -> SystemTime {
     SystemTime::now()
 }
 
 /// Time since boot, suspended time included; it never jumps back.
 #[must_use]
-pub fn boottime() -> Duration {
+pub(crate) fn boottime() -> Duration {
     let mut now = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,

@@ -31,7 +31,7 @@ const LOOKS: u32 = 1000;
 const PAUSE_MS: i32 = 1;
 
 /// A process that was started, and the two that started it, which have ended.
-pub struct Detached {
+pub(crate) struct Detached {
     pub pid: i32,
     middle: i32,
     starter: i32,
@@ -39,7 +39,7 @@ pub struct Detached {
 
 impl Detached {
     /// Reaps the middle process, and where we are init the starter too.
-    pub fn reap_starters(&self) {
+    pub(crate) fn reap_starters(&self) {
         process::wait_for(self.middle);
         process::reap(self.starter);
     }
@@ -49,7 +49,7 @@ impl Detached {
 /// nearest subreaper above us). The session, group and name that it is born with are what the middle
 /// process takes on in `prepare`. `started` gets its pid; it is 0 and of the kind that copies share, so
 /// that writing it needs no new page. The caller is single-threaded.
-pub fn spawn(
+pub(crate) fn spawn(
     prepare: impl Fn(),
     child: &mut impl FnMut(),
     started: &AtomicI32,

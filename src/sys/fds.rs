@@ -15,7 +15,7 @@ use nix::sys::stat::Mode;
 
 /// What kind of object a descriptor is open on, as far as relaying cares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     Closed,
     Pipe,
     Socket,
@@ -53,7 +53,7 @@ fn stat(fd: RawFd) -> io::Result<libc::stat> {
 
 /// Tells what `fd` is open on, without changing it.
 #[must_use]
-pub fn kind(fd: RawFd) -> Kind {
+pub(crate) fn kind(fd: RawFd) -> Kind {
     let Ok(stat) = stat(fd) else {
         return Kind::Closed;
     };
@@ -71,13 +71,13 @@ pub fn kind(fd: RawFd) -> Kind {
 
 /// Whether one of the three streams is a terminal.
 #[must_use]
-pub fn at_terminal() -> bool {
+pub(crate) fn at_terminal() -> bool {
     (0..3).any(|fd| kind(fd) == Kind::Terminal)
 }
 
 /// The object that `fd` is open on.
 #[must_use]
-pub fn object(fd: RawFd) -> Option<Object> {
+pub(crate) fn object(fd: RawFd) -> Option<Object> {
     stat(fd).ok().map(|stat| Object {
         dev: stat.st_dev,
         ino: stat.st_ino,
@@ -91,13 +91,13 @@ fn status_flags(fd: RawFd) -> i32 {
 
 /// Whether `fd` may be written to.
 #[must_use]
-pub fn is_writable(fd: RawFd) -> bool {
+pub(crate) fn is_writable(fd: RawFd) -> bool {
     let flags = status_flags(fd);
     flags >= 0 && flags & libc::O_ACCMODE != libc::O_RDONLY
 }
 
 /// A close-on-exec copy of `fd` at 10 or above, out of the way of what a shell uses.
-pub fn duplicate(fd: RawFd) -> io::Result<OwnedFd> {
+pub(crate) fn duplicate(fd: RawFd) -> io::Result<OwnedFd> {
     duplicate_from(fd, 10)
 }
 
@@ -113,7 +113,7 @@ fn duplicate_from(fd: RawFd, least: RawFd) -> io::Result<OwnedFd> {
 
 /// Fills closed standard streams, so that no descriptor of ours takes their numbers. The fillers vanish
 /// at an exec: the real shell finds the streams closed as the caller left them.
-pub fn fill_closed_streams() {
+pub(crate) fn fill_closed_streams() {
     for fd in 0..3 {
         if kind(fd) == Kind::Closed
             && let Ok(null) = open_path("/dev/null", libc::O_RDWR)
@@ -125,11 +125,11 @@ pub fn fill_closed_streams() {
 }
 
 /// A pipe, both ends close-on-exec: (read end, write end).
-pub fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?)
 }
 
-pub fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
+pub(crate) fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
     let flags = OFlag::from_bits_retain(fcntl(fd, FcntlArg::F_GETFL)?);
     fcntl(fd, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
     Ok(())
@@ -137,7 +137,7 @@ pub fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
 
 /// Opens the same pipe anew for writing, so that O_NONBLOCK does not reach the other holders.
 #[must_use]
-pub fn reopen_nonblocking(fd: RawFd) -> Option<OwnedFd> {
+pub(crate) fn reopen_nonblocking(fd: RawFd) -> Option<OwnedFd> {
     open_path(
         &format!("/proc/self/fd/{fd}"),
         libc::O_WRONLY | libc::O_NONBLOCK,
@@ -146,13 +146,13 @@ pub fn reopen_nonblocking(fd: RawFd) -> Option<OwnedFd> {
 }
 
 /// Opens `path` close-on-exec and never as a controlling terminal.
-pub fn open_path(path: &str, flags: i32) -> io::Result<OwnedFd> {
+pub(crate) fn open_path(path: &str, flags: i32) -> io::Result<OwnedFd> {
     let flags = OFlag::from_bits_retain(flags) | OFlag::O_CLOEXEC | OFlag::O_NOCTTY;
     Ok(nix::fcntl::open(path, flags, Mode::empty())?)
 }
 
 /// Makes `to` a copy of `from` that survives an exec.
-pub fn put(from: RawFd, to: RawFd) -> io::Result<()> {
+pub(crate) fn put(from: RawFd, to: RawFd) -> io::Result<()> {
     let result = if from == to {
         // SAFETY: F_SETFD takes an integer.
         unsafe { libc::fcntl(from, libc::F_SETFD, 0) }
@@ -168,7 +168,7 @@ pub fn put(from: RawFd, to: RawFd) -> io::Result<()> {
 }
 
 /// Closes every descriptor from `first` on except those in `keep`.
-pub fn close_all_but(first: RawFd, keep: &mut [RawFd]) {
+pub(crate) fn close_all_but(first: RawFd, keep: &mut [RawFd]) {
     keep.sort_unstable();
     let mut next = first;
     for &fd in keep.iter().filter(|&&fd| fd >= first) {
@@ -225,20 +225,20 @@ fn poll_one(fd: RawFd, events: i16, timeout_ms: i32) -> i16 {
 
 /// Whether nobody reads the other end of the pipe or socket any more.
 #[must_use]
-pub fn consumer_is_gone(fd: RawFd) -> bool {
+pub(crate) fn consumer_is_gone(fd: RawFd) -> bool {
     poll_one(fd, 0, 0) & (libc::POLLERR | libc::POLLHUP) != 0
 }
 
 /// Whether a small write to `fd` would not block.
 #[must_use]
-pub fn has_room(fd: RawFd) -> bool {
+pub(crate) fn has_room(fd: RawFd) -> bool {
     poll_one(fd, libc::POLLOUT, 0) != 0
 }
 
 /// Whether `fd` of the process `pid` is the same open file description as our `own`. `None`: the
 /// kernel does not tell.
 #[must_use]
-pub fn is_same_description(own: RawFd, pid: i32, fd: RawFd) -> Option<bool> {
+pub(crate) fn is_same_description(own: RawFd, pid: i32, fd: RawFd) -> Option<bool> {
     const KCMP_FILE: libc::c_int = 0;
     let (me, own, fd) = (super::session::pid(), i64::from(own), i64::from(fd));
     // SAFETY: kcmp takes numbers and only compares.
@@ -248,7 +248,7 @@ pub fn is_same_description(own: RawFd, pid: i32, fd: RawFd) -> Option<bool> {
 
 /// The object behind descriptor `fd` of the process `pid`.
 #[must_use]
-pub fn object_of(pid: i32, fd: RawFd) -> Option<Object> {
+pub(crate) fn object_of(pid: i32, fd: RawFd) -> Option<Object> {
     use std::os::unix::fs::MetadataExt;
     if !super::proc::is_ours() {
         return None;
@@ -262,21 +262,21 @@ pub fn object_of(pid: i32, fd: RawFd) -> Option<Object> {
 
 /// Whether descriptor `fd` of the process `pid` is a regular file.
 #[must_use]
-pub fn is_regular_of(pid: i32, fd: RawFd) -> bool {
+pub(crate) fn is_regular_of(pid: i32, fd: RawFd) -> bool {
     super::proc::is_ours()
         && std::fs::metadata(format!("/proc/{pid}/fd/{fd}")).is_ok_and(|file| file.is_file())
 }
 
 /// Waits until `fd` can be read, something happened on it, or `timeout_ms` passed (-1: for ever).
 #[must_use]
-pub fn wait_readable(fds: &[RawFd], timeout_ms: i32) -> Vec<bool> {
+pub(crate) fn wait_readable(fds: &[RawFd], timeout_ms: i32) -> Vec<bool> {
     let wanted: Vec<(RawFd, i16)> = fds.iter().map(|&fd| (fd, libc::POLLIN)).collect();
     wait_for_any(&wanted, timeout_ms)
 }
 
 /// The same for what each is waited for (`POLLIN`, `POLLOUT`). A negative descriptor is passed over.
 #[must_use]
-pub fn wait_for_any(wanted: &[(RawFd, i16)], timeout_ms: i32) -> Vec<bool> {
+pub(crate) fn wait_for_any(wanted: &[(RawFd, i16)], timeout_ms: i32) -> Vec<bool> {
     let mut polls: Vec<libc::pollfd> = wanted
         .iter()
         .map(|&(fd, events)| libc::pollfd {
@@ -294,50 +294,50 @@ pub fn wait_for_any(wanted: &[(RawFd, i16)], timeout_ms: i32) -> Vec<bool> {
 
 /// Waits until a small write to `fd` would not block, or `timeout_ms` passed.
 #[must_use]
-pub fn wait_writable(fd: RawFd, timeout_ms: i32) -> bool {
+pub(crate) fn wait_writable(fd: RawFd, timeout_ms: i32) -> bool {
     poll_one(fd, libc::POLLOUT, timeout_ms) != 0
 }
 
 /// Sends without blocking and without SIGPIPE, whatever the socket's own mode.
-pub fn send_nonblocking(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
+pub(crate) fn send_nonblocking(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
     let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
     Ok(send(fd, bytes, flags)?)
 }
 
 /// How many files this process may open at most: the hard limit.
 #[derive(Clone, Copy, Debug)]
-pub struct FileLimit(rlim_t);
+pub(crate) struct FileLimit(rlim_t);
 
 impl FileLimit {
     #[must_use]
-    pub fn now() -> Self {
+    pub(crate) fn now() -> Self {
         let limits = getrlimit(Resource::RLIMIT_NOFILE);
         Self(limits.map_or(libc::RLIM_INFINITY, |(_, hard)| hard))
     }
 
     /// Raises the soft limit to the hard one. Only for a process that execs nothing any more.
-    pub fn raise(self) {
+    pub(crate) fn raise(self) {
         // Where that fails, the limit stays as it was.
         let _stays = setrlimit(Resource::RLIMIT_NOFILE, self.0, self.0);
     }
 
     /// How many there can be once it is raised.
     #[must_use]
-    pub fn most(self) -> u64 {
+    pub(crate) fn most(self) -> u64 {
         self.0
     }
 }
 
 /// Whether so many more descriptors can be had now. `fd` is any that is open.
 #[must_use]
-pub fn are_free(count: usize, fd: RawFd) -> bool {
+pub(crate) fn are_free(count: usize, fd: RawFd) -> bool {
     let copy = |_| duplicate_from(fd, 0).ok();
     let taken: Vec<OwnedFd> = (0..count).map_while(copy).collect();
     taken.len() == count
 }
 
 /// Lends a raw descriptor that its owner keeps open for the length of the call.
-pub fn with_borrowed<T>(fd: RawFd, use_it: impl FnOnce(BorrowedFd<'_>) -> T) -> T {
+pub(crate) fn with_borrowed<T>(fd: RawFd, use_it: impl FnOnce(BorrowedFd<'_>) -> T) -> T {
     // SAFETY: the caller's owner outlives this call.
     use_it(unsafe { BorrowedFd::borrow_raw(fd) })
 }

@@ -16,24 +16,24 @@ const PRIVATE_FILE: Mode = Mode::from_bits_truncate(0o600);
 const PRIVATE_DIR: Mode = Mode::from_bits_truncate(0o700);
 
 /// Opens a directory itself, never what a symlink points to.
-pub fn open_dir(path: &Path) -> io::Result<OwnedFd> {
+pub(crate) fn open_dir(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     Ok(nix::fcntl::open(path, flags, Mode::empty())?)
 }
 
 /// Opens a directory, also through a symlink; never blocks on something else of that name.
-pub fn open_dir_followed(path: &Path) -> io::Result<OwnedFd> {
+pub(crate) fn open_dir_followed(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     Ok(nix::fcntl::open(path, flags, Mode::empty())?)
 }
 
-pub fn open_dir_at<P: ?Sized + NixPath>(dir: impl AsFd, name: &P) -> io::Result<OwnedFd> {
+pub(crate) fn open_dir_at<P: ?Sized + NixPath>(dir: impl AsFd, name: &P) -> io::Result<OwnedFd> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     Ok(openat(dir, name, flags, Mode::empty())?)
 }
 
 /// Makes a directory that is 0700 whatever the umask.
-pub fn make_dir_at<P: ?Sized + NixPath>(dir: impl AsFd, name: &P) -> io::Result<()> {
+pub(crate) fn make_dir_at<P: ?Sized + NixPath>(dir: impl AsFd, name: &P) -> io::Result<()> {
     mkdirat(dir.as_fd(), name, PRIVATE_DIR)?;
     // Glibc refuses the no-follow flag before Linux 6.6, and nobody else can write here.
     fchmodat(dir, name, PRIVATE_DIR, FchmodatFlags::FollowSymlink)?;
@@ -41,7 +41,7 @@ pub fn make_dir_at<P: ?Sized + NixPath>(dir: impl AsFd, name: &P) -> io::Result<
 }
 
 /// Makes a new file that is 0600 whatever the umask; fails if the name is taken.
-pub fn create_at<P: ?Sized + NixPath>(dir: impl AsFd, name: &P) -> io::Result<File> {
+pub(crate) fn create_at<P: ?Sized + NixPath>(dir: impl AsFd, name: &P) -> io::Result<File> {
     let flags =
         OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let fd = openat(dir, name, flags, PRIVATE_FILE)?;
@@ -50,14 +50,14 @@ pub fn create_at<P: ?Sized + NixPath>(dir: impl AsFd, name: &P) -> io::Result<Fi
 }
 
 /// Opens an existing file for reading. Does not block on a FIFO that somebody put there.
-pub fn open_at<P: ?Sized + NixPath>(dir: impl AsFd, name: &P) -> io::Result<File> {
+pub(crate) fn open_at<P: ?Sized + NixPath>(dir: impl AsFd, name: &P) -> io::Result<File> {
     let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
     Ok(openat(dir, name, flags, Mode::empty())?.into())
 }
 
 /// Opens `child/name` for reading in one call, through no symlink at all. Where the kernel cannot
 /// promise that (before 5.6, or a sandbox that forbids the call), in two.
-pub fn open_below(dir: impl AsFd, child: &str, name: &str) -> io::Result<File> {
+pub(crate) fn open_below(dir: impl AsFd, child: &str, name: &str) -> io::Result<File> {
     use nix::fcntl::{OpenHow, ResolveFlag, openat2};
     let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
     let how = OpenHow::new()
@@ -72,7 +72,7 @@ pub fn open_below(dir: impl AsFd, child: &str, name: &str) -> io::Result<File> {
 }
 
 /// Opens a file for appending, made 0600 if it is missing.
-pub fn open_append_at<P: ?Sized + NixPath>(dir: impl AsFd, name: &P) -> io::Result<File> {
+pub(crate) fn open_append_at<P: ?Sized + NixPath>(dir: impl AsFd, name: &P) -> io::Result<File> {
     let flags = OFlag::O_RDWR
         | OFlag::O_APPEND
         | OFlag::O_CREAT
@@ -85,7 +85,7 @@ pub fn open_append_at<P: ?Sized + NixPath>(dir: impl AsFd, name: &P) -> io::Resu
 }
 
 /// How much a user may still write there, in bytes, and the size of it all.
-pub fn space(fd: impl AsFd) -> io::Result<(u64, u64)> {
+pub(crate) fn space(fd: impl AsFd) -> io::Result<(u64, u64)> {
     let found = nix::sys::statvfs::fstatvfs(fd)?;
     let unit = found.fragment_size();
     Ok((
@@ -95,14 +95,14 @@ pub fn space(fd: impl AsFd) -> io::Result<(u64, u64)> {
 }
 
 /// Opens an existing file for reading and writing.
-pub fn open_rw_at<P: ?Sized + NixPath>(dir: impl AsFd, name: &P) -> io::Result<File> {
+pub(crate) fn open_rw_at<P: ?Sized + NixPath>(dir: impl AsFd, name: &P) -> io::Result<File> {
     let flags = OFlag::O_RDWR | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
     Ok(openat(dir, name, flags, Mode::empty())?.into())
 }
 
 /// Opens what a path leads to for reading, if it is a plain file: a FIFO or a device that somebody put
 /// there neither blocks nor is read.
-pub fn open_regular(path: &Path) -> io::Result<(File, FileStat)> {
+pub(crate) fn open_regular(path: &Path) -> io::Result<(File, FileStat)> {
     let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
     let file = File::from(nix::fcntl::open(path, flags, Mode::empty())?);
     let stat = stat_of(&file)?;
@@ -112,12 +112,12 @@ pub fn open_regular(path: &Path) -> io::Result<(File, FileStat)> {
     Ok((file, stat))
 }
 
-pub fn stat_of(fd: impl AsFd) -> io::Result<FileStat> {
+pub(crate) fn stat_of(fd: impl AsFd) -> io::Result<FileStat> {
     Ok(fstat(fd)?)
 }
 
 /// What a name stands for, itself, not what it points to.
-pub fn stat_at<P: ?Sized + NixPath>(dir: impl AsFd, name: &P) -> io::Result<FileStat> {
+pub(crate) fn stat_at<P: ?Sized + NixPath>(dir: impl AsFd, name: &P) -> io::Result<FileStat> {
     Ok(nix::sys::stat::fstatat(
         dir,
         name,
@@ -127,29 +127,29 @@ pub fn stat_at<P: ?Sized + NixPath>(dir: impl AsFd, name: &P) -> io::Result<File
 
 /// When the content of a file last changed.
 #[must_use]
-pub fn changed_at(stat: &FileStat) -> Option<std::time::SystemTime> {
+pub(crate) fn changed_at(stat: &FileStat) -> Option<std::time::SystemTime> {
     let seconds = u64::try_from(stat.st_mtime).ok()?;
     let rest = u32::try_from(stat.st_mtime_nsec).ok()?;
     std::time::UNIX_EPOCH.checked_add(std::time::Duration::new(seconds, rest))
 }
 
 /// What a path leads to.
-pub fn stat_path(path: &Path) -> io::Result<FileStat> {
+pub(crate) fn stat_path(path: &Path) -> io::Result<FileStat> {
     Ok(nix::sys::stat::stat(path)?)
 }
 
 /// Asks the disk to have what a directory holds.
-pub fn sync_dir(dir: impl AsFd) -> io::Result<()> {
+pub(crate) fn sync_dir(dir: impl AsFd) -> io::Result<()> {
     Ok(nix::unistd::fsync(dir)?)
 }
 
 #[must_use]
-pub fn is_writable(path: &Path) -> bool {
+pub(crate) fn is_writable(path: &Path) -> bool {
     nix::unistd::access(path, nix::unistd::AccessFlags::W_OK).is_ok()
 }
 
 /// Whether something could be made in a directory; if not, why.
-pub fn check_writable(dir: &Path) -> io::Result<()> {
+pub(crate) fn check_writable(dir: &Path) -> io::Result<()> {
     nix::unistd::access(dir, nix::unistd::AccessFlags::W_OK)?;
     if !nix::sys::prctl::get_no_new_privs().unwrap_or(false) {
         return Ok(());
@@ -165,7 +165,7 @@ pub fn check_writable(dir: &Path) -> io::Result<()> {
 
 /// Whether a path is in a file system of the kernel's own (proc, sysfs), where nobody can make anything.
 #[must_use]
-pub fn is_of_kernel(path: &Path) -> bool {
+pub(crate) fn is_of_kernel(path: &Path) -> bool {
     const SYSFS: i128 = 0x6265_6572;
     nix::sys::statfs::statfs(path).is_ok_and(|fs| {
         let kind = fs.filesystem_type();
@@ -174,20 +174,20 @@ pub fn is_of_kernel(path: &Path) -> bool {
 }
 
 #[must_use]
-pub fn is_regular(stat: &FileStat) -> bool {
+pub(crate) fn is_regular(stat: &FileStat) -> bool {
     stat.st_mode & libc::S_IFMT == libc::S_IFREG
 }
 
-pub fn unlink_at<P: ?Sized + NixPath>(dir: impl AsFd, name: &P) -> io::Result<()> {
+pub(crate) fn unlink_at<P: ?Sized + NixPath>(dir: impl AsFd, name: &P) -> io::Result<()> {
     Ok(unlinkat(dir, name, UnlinkatFlags::NoRemoveDir)?)
 }
 
-pub fn remove_dir_at<P: ?Sized + NixPath>(dir: impl AsFd, name: &P) -> io::Result<()> {
+pub(crate) fn remove_dir_at<P: ?Sized + NixPath>(dir: impl AsFd, name: &P) -> io::Result<()> {
     Ok(unlinkat(dir, name, UnlinkatFlags::RemoveDir)?)
 }
 
 /// Moves, and replaces what has the new name.
-pub fn rename_at<P: ?Sized + NixPath, Q: ?Sized + NixPath>(
+pub(crate) fn rename_at<P: ?Sized + NixPath, Q: ?Sized + NixPath>(
     from: impl AsFd,
     old: &P,
     to: impl AsFd,
@@ -201,7 +201,7 @@ pub fn rename_at<P: ?Sized + NixPath, Q: ?Sized + NixPath>(
 /// File systems that do not know RENAME_NOREPLACE answer EINVAL. There a file is linked and its old
 /// name removed; a directory is renamed plainly, which the kernel refuses if the new name is a
 /// directory with something in it.
-pub fn rename_new_at<P: ?Sized + NixPath, Q: ?Sized + NixPath>(
+pub(crate) fn rename_new_at<P: ?Sized + NixPath, Q: ?Sized + NixPath>(
     from: impl AsFd,
     old: &P,
     to: impl AsFd,
@@ -254,7 +254,7 @@ fn renameat2(from: i32, old: &CStr, to: i32, new: &CStr, flags: u32) -> nix::Res
 
 /// Reserves blocks, so that a later overwrite cannot run out of space. Where the file system cannot,
 /// it writes them.
-pub fn reserve(file: &File, bytes: u32) -> io::Result<()> {
+pub(crate) fn reserve(file: &File, bytes: u32) -> io::Result<()> {
     use std::os::unix::fs::FileExt;
     let mode = nix::fcntl::FallocateFlags::empty();
     match nix::fcntl::fallocate(file, mode, 0, libc::off_t::from(bytes)) {
@@ -268,7 +268,7 @@ pub fn reserve(file: &File, bytes: u32) -> io::Result<()> {
 
 /// Whether the files there go when the machine does (tmpfs, ramfs).
 #[must_use]
-pub fn is_volatile(fd: impl AsFd) -> bool {
+pub(crate) fn is_volatile(fd: impl AsFd) -> bool {
     const RAMFS: i128 = 0x8584_58f6;
     nix::sys::statfs::fstatfs(fd).is_ok_and(|fs| {
         let kind = fs.filesystem_type();
@@ -277,7 +277,7 @@ pub fn is_volatile(fd: impl AsFd) -> bool {
 }
 
 /// Names in a directory, without `.` and `..`, in no order.
-pub fn names(dir: impl AsFd) -> io::Result<Vec<std::ffi::OsString>> {
+pub(crate) fn names(dir: impl AsFd) -> io::Result<Vec<std::ffi::OsString>> {
     use std::os::unix::ffi::OsStrExt;
     // A fresh description: reading moves the offset, and others share ours.
     let mut entries = nix::dir::Dir::openat(
@@ -299,7 +299,7 @@ pub fn names(dir: impl AsFd) -> io::Result<Vec<std::ffi::OsString>> {
 
 /// Random bits for names. Not for secrets.
 #[must_use]
-pub fn random() -> u32 {
+pub(crate) fn random() -> u32 {
     let mut bits = [0u8; 4];
     // SAFETY: the kernel writes at most the four bytes of `bits`, which is live and writable.
     let got = unsafe { libc::getrandom(bits.as_mut_ptr().cast(), bits.len(), libc::GRND_NONBLOCK) };
@@ -311,7 +311,7 @@ pub fn random() -> u32 {
 
 /// Bits that nobody can guess. Where the kernel has none to give yet, they are only unlike others.
 #[must_use]
-pub fn random_bytes<const N: usize>() -> [u8; N] {
+pub(crate) fn random_bytes<const N: usize>() -> [u8; N] {
     let mut bits = [0u8; N];
     // SAFETY: the kernel writes at most the `N` bytes of `bits`, which is live and writable.
     let got = unsafe { libc::getrandom(bits.as_mut_ptr().cast(), N, 0) };
@@ -325,7 +325,7 @@ pub fn random_bytes<const N: usize>() -> [u8; N] {
 
 /// The effective user.
 #[must_use]
-pub fn euid() -> u32 {
+pub(crate) fn euid() -> u32 {
     // Asked once: this program never changes who it is.
     static EUID: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
     *EUID.get_or_init(|| {
@@ -353,7 +353,7 @@ fn told(what: libc::c_ulong) -> libc::c_ulong {
 /// capabilities): then the caller's environment must not choose our files. The kernel told at the exec;
 /// this asks nobody.
 #[must_use]
-pub fn is_privileged() -> bool {
+pub(crate) fn is_privileged() -> bool {
     told(libc::AT_SECURE) != 0
         || told(libc::AT_UID) != told(libc::AT_EUID)
         || told(libc::AT_GID) != told(libc::AT_EGID)
@@ -371,7 +371,7 @@ fn distrust(stat: &FileStat) -> Option<&'static str> {
 /// Reads a small text that decides what this program does: a plain file, of ours or of root, in a
 /// directory of ours or of root, both of which nobody else can write to. Else the reason why it is not
 /// to be believed.
-pub fn read_trusted(path: &Path, largest: usize) -> io::Result<Result<String, String>> {
+pub(crate) fn read_trusted(path: &Path, largest: usize) -> io::Result<Result<String, String>> {
     use std::os::unix::fs::FileExt;
     let (file, stat) = match open_regular(path) {
         Err(error) if error.kind() == io::ErrorKind::Unsupported => {

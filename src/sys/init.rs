@@ -19,14 +19,14 @@ const OWN_FAULTS: [i32; 7] = [
 ];
 
 /// Every signal that can be passed on, blocked in this process and waited for.
-pub struct AllSignals {
+pub(crate) struct AllSignals {
     set: libc::sigset_t,
 }
 
 impl AllSignals {
     /// Blocks them.
     #[must_use]
-    pub fn block() -> Self {
+    pub(crate) fn block() -> Self {
         // SAFETY: an all-zero sigset_t is a valid value on Linux.
         let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
         // SAFETY: `set` is live.
@@ -42,7 +42,7 @@ impl AllSignals {
 
     /// The next signal, or `None` when `limit` is over or a handler ran.
     #[must_use]
-    pub fn wait(&self, limit: Option<Duration>) -> Option<i32> {
+    pub(crate) fn wait(&self, limit: Option<Duration>) -> Option<i32> {
         let limit = limit.map(|limit| libc::timespec {
             tv_sec: libc::time_t::try_from(limit.as_secs()).unwrap_or(libc::time_t::MAX),
             tv_nsec: i64::from(limit.subsec_nanos()),
@@ -56,7 +56,7 @@ impl AllSignals {
 }
 
 /// The next child that has ended, reaped: its pid and wait status. `Err(ECHILD)`: there are none.
-pub fn reap_next() -> io::Result<Option<(i32, i32)>> {
+pub(crate) fn reap_next() -> io::Result<Option<(i32, i32)>> {
     let mut status = 0;
     // SAFETY: `status` is live.
     match unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG) } {
@@ -68,7 +68,7 @@ pub fn reap_next() -> io::Result<Option<(i32, i32)>> {
 
 /// The signal that has stopped this child since it was last asked.
 #[must_use]
-pub fn stopped_by(pid: i32) -> Option<i32> {
+pub(crate) fn stopped_by(pid: i32) -> Option<i32> {
     match process::take_stop_of(pid) {
         Some(Change {
             kind: ChangeKind::Stopped(signal),
@@ -79,7 +79,7 @@ pub fn stopped_by(pid: i32) -> Option<i32> {
 }
 
 /// Sends `signal` to a child that was not reaped yet, or to the group that it leads.
-pub fn pass_on(child: i32, signal: i32, group: bool) {
+pub(crate) fn pass_on(child: i32, signal: i32, group: bool) {
     if child <= 1 {
         return;
     }
@@ -93,7 +93,7 @@ pub fn pass_on(child: i32, signal: i32, group: bool) {
 }
 
 /// Sends `signal` to a process with a number, which its receiver reads beside it.
-pub fn queue(pid: i32, signal: i32, value: i32) -> io::Result<()> {
+pub(crate) fn queue(pid: i32, signal: i32, value: i32) -> io::Result<()> {
     if pid <= 1 {
         return Err(io::Error::from(io::ErrorKind::InvalidInput));
     }
@@ -108,7 +108,7 @@ pub fn queue(pid: i32, signal: i32, value: i32) -> io::Result<()> {
 }
 
 /// Has the kernel send `signal` to this process when its parent dies.
-pub fn signal_at_parents_death(signal: i32) -> io::Result<()> {
+pub(crate) fn signal_at_parents_death(signal: i32) -> io::Result<()> {
     // SAFETY: PR_SET_PDEATHSIG takes an integer.
     if unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal, 0, 0, 0) } < 0 {
         return Err(io::Error::last_os_error());
@@ -118,7 +118,7 @@ pub fn signal_at_parents_death(signal: i32) -> io::Result<()> {
 
 /// Gives back the memory of program code and constants that only the start needed. What is used again
 /// is read again, from the page cache.
-pub fn forget_start() {
+pub(crate) fn forget_start() {
     let Ok(maps) = std::fs::read_to_string("/proc/self/maps") else {
         return;
     };

@@ -20,7 +20,7 @@ const HEADER: usize = 16;
 
 /// The inodes of the sockets that listen on `port` in the network of process `pid`.
 #[must_use]
-pub fn sockets(pid: i32, port: u16) -> Vec<u64> {
+pub(crate) fn sockets(pid: i32, port: u16) -> Vec<u64> {
     let ours = |pid: &str| nix::sys::stat::stat(format!("/proc/{pid}/ns/net").as_str());
     let same = match (ours("self"), ours(&pid.to_string())) {
         (Ok(ours), Ok(theirs)) => ours.st_ino == theirs.st_ino,

@@ -21,7 +21,7 @@ fn whole_file(kind: i32) -> libc::flock {
 }
 
 /// Takes the write lock. `false`: another description has a lock.
-pub fn try_write(fd: impl AsFd) -> io::Result<bool> {
+pub(crate) fn try_write(fd: impl AsFd) -> io::Result<bool> {
     let wanted = whole_file(libc::F_WRLCK);
     match fcntl(fd, FcntlArg::F_OFD_SETLK(&wanted)) {
         Ok(_) => Ok(true),
@@ -31,14 +31,14 @@ pub fn try_write(fd: impl AsFd) -> io::Result<bool> {
 }
 
 /// Whether another description holds the write lock. Takes nothing.
-pub fn is_written(fd: impl AsFd) -> io::Result<bool> {
+pub(crate) fn is_written(fd: impl AsFd) -> io::Result<bool> {
     let mut found = whole_file(libc::F_RDLCK);
     fcntl(fd, FcntlArg::F_OFD_GETLK(&mut found))?;
     Ok(i32::from(found.l_type) != libc::F_UNLCK)
 }
 
 /// Blocks until no other description holds the write lock. Takes nothing that lasts.
-pub fn wait_unwritten(fd: impl AsFd) -> io::Result<()> {
+pub(crate) fn wait_unwritten(fd: impl AsFd) -> io::Result<()> {
     let wanted = whole_file(libc::F_RDLCK);
     loop {
         match fcntl(fd.as_fd(), FcntlArg::F_OFD_SETLKW(&wanted)) {
@@ -51,14 +51,14 @@ pub fn wait_unwritten(fd: impl AsFd) -> io::Result<()> {
 }
 
 /// Gives up whatever lock this description has.
-pub fn release(fd: impl AsFd) -> io::Result<()> {
+pub(crate) fn release(fd: impl AsFd) -> io::Result<()> {
     fcntl(fd, FcntlArg::F_OFD_SETLK(&whole_file(libc::F_UNLCK)))?;
     Ok(())
 }
 
 /// Blocks until this description of a directory has its exclusive `flock`, which goes with it.
 /// Works where `fcntl` locks cannot: on a descriptor that is not open for writing.
-pub fn exclusive(dir: impl AsFd) -> io::Result<()> {
+pub(crate) fn exclusive(dir: impl AsFd) -> io::Result<()> {
     loop {
         // SAFETY: the descriptor is borrowed and so open; the call takes two numbers.
         let result = unsafe { libc::flock(dir.as_fd().as_raw_fd(), libc::LOCK_EX) };

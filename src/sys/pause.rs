@@ -16,7 +16,7 @@ pub fn at(_point: &CStr) {}
 
 /// Also for processes between fork and exec, or that share the memory of another: allocates nothing.
 #[cfg(feature = "test-hooks")]
-pub fn at(point: &CStr) {
+pub(crate) fn at(point: &CStr) {
     // SAFETY: a C string; nobody changes the environment meanwhile.
     let wanted = unsafe { libc::getenv(c"AGENT_SH_PAUSE".as_ptr()) };
     if wanted.is_null() {

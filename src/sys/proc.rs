@@ -15,12 +15,14 @@ use std::time::Duration;
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 
-pub use pidfd::{pidfd_exit_status, pidfd_open, pidfd_open_checked, pidfd_send_signal, pidfd_wait};
-pub use signals::{blocks, is_dying};
+pub(crate) use pidfd::{
+    pidfd_exit_status, pidfd_open, pidfd_open_checked, pidfd_send_signal, pidfd_wait,
+};
+pub(crate) use signals::{blocks, is_dying};
 
 /// The lines of `/proc/PID/stat` that matter here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stat {
+pub(crate) struct Stat {
     pub pid: i32,
     name: [u8; 16],
     /// `R S D T t Z X I`, as the kernel writes it.
@@ -40,14 +42,14 @@ pub struct Stat {
 impl Stat {
     /// The name of the program, at most 15 bytes.
     #[must_use]
-    pub fn comm(&self) -> &[u8] {
+    pub(crate) fn comm(&self) -> &[u8] {
         let end = self.name.iter().position(|&byte| byte == 0);
         &self.name[..end.unwrap_or(self.name.len())]
     }
 
     /// Ended, though its parent may not have asked yet.
     #[must_use]
-    pub fn is_dead(&self) -> bool {
+    pub(crate) fn is_dead(&self) -> bool {
         matches!(self.state, b'Z' | b'X' | b'x')
     }
 }
@@ -55,7 +57,7 @@ impl Stat {
 /// Whether `/proc` is there and counts processes as we do. That of another pid namespace knows us by
 /// another number, and under our numbers it shows strangers: nothing of it is believed.
 #[must_use]
-pub fn is_ours() -> bool {
+pub(crate) fn is_ours() -> bool {
     static OURS: OnceLock<bool> = OnceLock::new();
     *OURS.get_or_init(|| {
         let own = std::fs::read_link("/proc/self").ok();
@@ -71,13 +73,13 @@ fn path(pid: i32, name: &str) -> Option<String> {
 
 /// Where a link of a process leads: `cwd`, `fd/1`.
 #[must_use]
-pub fn link(pid: i32, name: &str) -> Option<std::path::PathBuf> {
+pub(crate) fn link(pid: i32, name: &str) -> Option<std::path::PathBuf> {
     std::fs::read_link(path(pid, name)?).ok()
 }
 
 /// Asks for one process. `None`: there is none, or `/proc` hides it.
 #[must_use]
-pub fn stat(pid: i32) -> Option<Stat> {
+pub(crate) fn stat(pid: i32) -> Option<Stat> {
     if !is_ours() {
         return None;
     }
@@ -140,13 +142,13 @@ fn number<T: std::str::FromStr>(field: &[u8]) -> Option<T> {
 }
 
 #[must_use]
-pub fn starttime(pid: i32) -> Option<u64> {
+pub(crate) fn starttime(pid: i32) -> Option<u64> {
     stat(pid).map(|stat| stat.starttime)
 }
 
 /// A start time as a moment of the clock that counts from boot, to a hundredth of a second.
 #[must_use]
-pub fn since_boot(starttime: u64) -> Option<Duration> {
+pub(crate) fn since_boot(starttime: u64) -> Option<Duration> {
     // SAFETY: takes a number; -1 means that it does not know.
     let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
     let ticks = u64::try_from(ticks).ok().filter(|ticks| *ticks > 0)?;
@@ -157,19 +159,19 @@ pub fn since_boot(starttime: u64) -> Option<Duration> {
 
 /// How long ago the process started, to a hundredth of a second.
 #[must_use]
-pub fn age(stat: &Stat) -> Option<Duration> {
+pub(crate) fn age(stat: &Stat) -> Option<Duration> {
     let started = since_boot(stat.starttime)?;
     Some(super::clock::boottime().saturating_sub(started))
 }
 
 /// The state letter.
 #[must_use]
-pub fn state(pid: i32) -> Option<u8> {
+pub(crate) fn state(pid: i32) -> Option<u8> {
     stat(pid).map(|stat| stat.state)
 }
 
 #[must_use]
-pub fn ppid(pid: i32) -> Option<i32> {
+pub(crate) fn ppid(pid: i32) -> Option<i32> {
     stat(pid).map(|stat| stat.ppid)
 }
 
@@ -178,7 +180,7 @@ pub fn ppid(pid: i32) -> Option<i32> {
 /// Where ptrace-like access is denied the kernel prints 0 instead of the status (do_task_stat). The
 /// link `ns/pid` needs the same access, so reading it proves that a 0 is a real one.
 #[must_use]
-pub fn zombie_status(pid: i32, starttime: u64) -> Option<i32> {
+pub(crate) fn zombie_status(pid: i32, starttime: u64) -> Option<i32> {
     let found = stat(pid)?;
     if found.state != b'Z' || found.starttime != starttime {
         return None;
@@ -191,7 +193,7 @@ pub fn zombie_status(pid: i32, starttime: u64) -> Option<i32> {
 
 /// Every process that `/proc` shows: one look, for walks over trees.
 #[must_use]
-pub fn table() -> Vec<Stat> {
+pub(crate) fn table() -> Vec<Stat> {
     if !is_ours() {
         return Vec::new();
     }
@@ -208,7 +210,7 @@ pub fn table() -> Vec<Stat> {
 /// The direct children, of all threads. Falls back to a look at every process where the kernel was
 /// built without CONFIG_PROC_CHILDREN.
 #[must_use]
-pub fn children(pid: i32) -> Vec<i32> {
+pub(crate) fn children(pid: i32) -> Vec<i32> {
     let Some(Ok(threads)) = path(pid, "task").map(std::fs::read_dir) else {
         return Vec::new();
     };
@@ -231,7 +233,7 @@ pub fn children(pid: i32) -> Vec<i32> {
 
 /// The children of this process, which has one thread: a shorter way to the same list.
 #[must_use]
-pub fn own_children() -> Vec<i32> {
+pub(crate) fn own_children() -> Vec<i32> {
     match std::fs::File::open("/proc/thread-self/children") {
         Ok(mut file) => {
             let mut text = String::with_capacity(256);
@@ -245,13 +247,13 @@ pub fn own_children() -> Vec<i32> {
 
 /// The process and all below it, parents first, from one look at the table.
 #[must_use]
-pub fn tree(root: i32) -> Vec<Stat> {
+pub(crate) fn tree(root: i32) -> Vec<Stat> {
     tree_in(&table(), root)
 }
 
 /// The same in a look taken before.
 #[must_use]
-pub fn tree_in(table: &[Stat], root: i32) -> Vec<Stat> {
+pub(crate) fn tree_in(table: &[Stat], root: i32) -> Vec<Stat> {
     let mut below: std::collections::HashMap<i32, Vec<&Stat>> = std::collections::HashMap::new();
     for stat in table {
         below.entry(stat.ppid).or_default().push(stat);
@@ -272,19 +274,19 @@ pub fn tree_in(table: &[Stat], root: i32) -> Vec<Stat> {
 
 /// The name of the program, at most 15 bytes.
 #[must_use]
-pub fn comm(pid: i32) -> Option<String> {
+pub(crate) fn comm(pid: i32) -> Option<String> {
     let name = std::fs::read(path(pid, "comm")?).ok()?;
     Some(String::from_utf8_lossy(name.trim_ascii_end()).into_owned())
 }
 
 #[must_use]
-pub fn exe(pid: i32) -> Option<std::path::PathBuf> {
+pub(crate) fn exe(pid: i32) -> Option<std::path::PathBuf> {
     link(pid, "exe")
 }
 
 /// Whether two processes run the same file, under whatever name.
 #[must_use]
-pub fn is_same_program(one: i32, other: i32) -> bool {
+pub(crate) fn is_same_program(one: i32, other: i32) -> bool {
     let file = |pid| {
         let stat = nix::sys::stat::stat(path(pid, "exe")?.as_str()).ok()?;
         Some((stat.st_dev, stat.st_ino))
@@ -294,7 +296,7 @@ pub fn is_same_program(one: i32, other: i32) -> bool {
 
 /// The inodes of the sockets that a process has open.
 #[must_use]
-pub fn sockets_of(pid: i32) -> Vec<u64> {
+pub(crate) fn sockets_of(pid: i32) -> Vec<u64> {
     let inode = |entry: std::fs::DirEntry| {
         let target = std::fs::read_link(entry.path()).ok()?;
         let text = target.to_str()?.strip_prefix("socket:[")?;
@@ -307,7 +309,7 @@ pub fn sockets_of(pid: i32) -> Vec<u64> {
 
 /// The arguments, as the process shows them.
 #[must_use]
-pub fn cmdline(pid: i32) -> Option<Vec<OsString>> {
+pub(crate) fn cmdline(pid: i32) -> Option<Vec<OsString>> {
     let mut bytes = Vec::with_capacity(8 * 1024);
     let file = std::fs::File::open(path(pid, "cmdline")?).ok()?;
     file.take(1 << 20).read_to_end(&mut bytes).ok()?;
@@ -326,7 +328,7 @@ pub fn cmdline(pid: i32) -> Option<Vec<OsString>> {
 }
 
 /// Names and values of the environment that a process started with. None where it cannot be read.
-pub fn for_each_variable(pid: i32, mut each: impl FnMut(&[u8], &[u8])) {
+pub(crate) fn for_each_variable(pid: i32, mut each: impl FnMut(&[u8], &[u8])) {
     let bytes = path(pid, "environ").and_then(|path| std::fs::read(path).ok());
     for entry in bytes.unwrap_or_default().split(|&byte| byte == 0) {
         if let Some(at) = memchr::memchr(b'=', entry) {
@@ -337,7 +339,7 @@ pub fn for_each_variable(pid: i32, mut each: impl FnMut(&[u8], &[u8])) {
 
 /// Whether the environment that a process started with has an entry of which `wanted` holds.
 #[must_use]
-pub fn environment(pid: i32, wanted: impl Fn(&[u8]) -> bool) -> bool {
+pub(crate) fn environment(pid: i32, wanted: impl Fn(&[u8]) -> bool) -> bool {
     path(pid, "environ")
         .and_then(|path| std::fs::read(path).ok())
         .is_some_and(|bytes| bytes.split(|&byte| byte == 0).any(wanted))
@@ -349,39 +351,39 @@ fn namespace(path: &str) -> u64 {
 
 /// The inode of our pid namespace; 0 where `/proc` does not say.
 #[must_use]
-pub fn pidns() -> u64 {
+pub(crate) fn pidns() -> u64 {
     static OURS: OnceLock<u64> = OnceLock::new();
     *OURS.get_or_init(|| namespace("/proc/self/ns/pid"))
 }
 
 /// The inode of our time namespace; 0 where there is none.
 #[must_use]
-pub fn timens() -> u64 {
+pub(crate) fn timens() -> u64 {
     static OURS: OnceLock<u64> = OnceLock::new();
     *OURS.get_or_init(|| namespace("/proc/self/ns/time"))
 }
 
 /// The inode of another process's pid namespace.
 #[must_use]
-pub fn pidns_of(pid: i32) -> Option<u64> {
+pub(crate) fn pidns_of(pid: i32) -> Option<u64> {
     nix::sys::stat::stat(path(pid, "ns/pid")?.as_str())
         .ok()
         .map(|stat| stat.st_ino)
 }
 
 /// The inode of the first pid namespace, the same on every Linux (PROC_PID_INIT_INO).
-pub const FIRST_PIDNS: u64 = 0xEFFF_FFFC;
+pub(crate) const FIRST_PIDNS: u64 = 0xEFFF_FFFC;
 
 /// Names this boot of the kernel; empty where `/proc` does not say.
 #[must_use]
-pub fn boot_id() -> &'static str {
+pub(crate) fn boot_id() -> &'static str {
     static ID: OnceLock<String> = OnceLock::new();
     ID.get_or_init(|| read_line("/proc/sys/kernel/random/boot_id").unwrap_or_default())
 }
 
 /// Names this machine without giving its id away: a hash of `/etc/machine-id`, or empty.
 #[must_use]
-pub fn machine() -> &'static str {
+pub(crate) fn machine() -> &'static str {
     use sha2::Digest;
     static ID: OnceLock<String> = OnceLock::new();
     ID.get_or_init(|| {

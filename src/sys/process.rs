@@ -7,13 +7,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::AtomicI32;
 
-pub enum Forked {
+pub(crate) enum Forked {
     Parent(i32),
     Child,
 }
 
 /// Forks. The caller is single-threaded, so the child may go on as an ordinary program.
-pub fn fork() -> io::Result<Forked> {
+pub(crate) fn fork() -> io::Result<Forked> {
     // SAFETY: no other thread exists before the last fork of a process (an invariant of the crate),
     // so no lock can be held by a thread that the child lacks.
     match unsafe { libc::fork() } {
@@ -25,7 +25,7 @@ pub fn fork() -> io::Result<Forked> {
 
 /// Forks by the bare system call: right in a child of [`spawn_sharing`], where the C library's fork
 /// would run its handlers on memory that is the parent's too.
-pub fn child_fork() -> io::Result<Forked> {
+pub(crate) fn child_fork() -> io::Result<Forked> {
     child_fork_noted(0, &AtomicI32::new(0))
 }
 
@@ -55,7 +55,7 @@ extern "C" fn call<F: FnMut() -> i32>(child: *mut libc::c_void) -> libc::c_int {
 /// Runs `child` in a child process that shares our memory (as `vfork` does) on a stack of its own,
 /// and comes back when it has exec'd or ended, which it does at once. Nothing is copied, not even page
 /// tables. The child's result is its exit code; what it writes to its captures is seen by the parent.
-pub fn spawn_sharing<F: FnMut() -> i32>(child: &mut F) -> io::Result<i32> {
+pub(crate) fn spawn_sharing<F: FnMut() -> i32>(child: &mut F) -> io::Result<i32> {
     spawn_with(child, 0)
 }
 
@@ -129,7 +129,7 @@ unsafe fn clone_sharing<F: FnMut() -> i32>(
 
 /// Numbers that this process shares with those that it forks from here on, 0 at first: telling a
 /// process something it may need to know one day, without waking it. They are there as long as it is.
-pub fn shared_numbers() -> io::Result<&'static [AtomicI32; 2]> {
+pub(crate) fn shared_numbers() -> io::Result<&'static [AtomicI32; 2]> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
     let size = size_of::<[AtomicI32; 2]>();
@@ -144,7 +144,7 @@ pub fn shared_numbers() -> io::Result<&'static [AtomicI32; 2]> {
 
 /// The path by which this process was exec'd, as the kernel noted it (AT_EXECFN); needs no `/proc`.
 #[must_use]
-pub fn executed_path() -> Option<&'static Path> {
+pub(crate) fn executed_path() -> Option<&'static Path> {
     // SAFETY: takes a number; 0 means that there is no such entry.
     let address = unsafe { libc::getauxval(libc::AT_EXECFN) };
     if address == 0 {
@@ -162,7 +162,7 @@ pub fn exit_now(code: i32) -> ! {
 }
 
 /// Lets whoever waits for this processor run first.
-pub fn give_way() {
+pub(crate) fn give_way() {
     // SAFETY: takes nothing.
     unsafe { libc::sched_yield() };
 }
@@ -180,7 +180,7 @@ pub struct Image {
 
 /// Bytes as a C string; a NUL inside, which no argument from an exec can have, ends it.
 #[must_use]
-pub fn c_string(bytes: &[u8]) -> CString {
+pub(crate) fn c_string(bytes: &[u8]) -> CString {
     let end = bytes
         .iter()
         .position(|&byte| byte == 0)
@@ -265,7 +265,7 @@ impl Image {
 
 /// Starts a helper of ours as a child: a session of its own, nothing of ours on its streams. The
 /// caller is single-threaded.
-pub fn spawn_helper(image: &Image) -> io::Result<i32> {
+pub(crate) fn spawn_helper(image: &Image) -> io::Result<i32> {
     spawn_sharing(&mut || {
         drop(super::session::child_new_session());
         child_become_helper(image)
@@ -274,7 +274,7 @@ pub fn spawn_helper(image: &Image) -> io::Result<i32> {
 
 /// The same, handed to init (or the nearest subreaper) at once: whoever starts it owes it nothing.
 /// That it cannot be started is no failure of its starter.
-pub fn spawn_orphan(image: &Image) {
+pub(crate) fn spawn_orphan(image: &Image) {
     let middle = spawn_sharing(&mut || {
         drop(super::session::child_new_session());
         match child_fork() {
@@ -310,14 +310,14 @@ fn child_become_helper(image: &Image) -> i32 {
 
 /// What a wait found out about a child, without consuming it.
 #[derive(Clone, Copy, Debug)]
-pub struct Change {
+pub(crate) struct Change {
     pub pid: i32,
     pub kind: ChangeKind,
     pub usage: Usage,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ChangeKind {
+pub(crate) enum ChangeKind {
     /// The wait status, as `waitpid` encodes it.
     Ended(i32),
     Stopped(i32),
@@ -326,7 +326,7 @@ pub enum ChangeKind {
 
 /// Resources used by an ended child and its own waited-for children.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
+pub(crate) struct Usage {
     pub user_ms: u64,
     pub sys_ms: u64,
     pub max_rss_kib: u64,
@@ -378,7 +378,7 @@ fn wait_raw(kind: libc::idtype_t, id: libc::id_t, options: i32) -> io::Result<Op
 }
 
 /// An ended child, left unreaped: "acknowledge after commit". `Err(ECHILD)`: there is no child at all.
-pub fn peek_ended() -> io::Result<Option<Change>> {
+pub(crate) fn peek_ended() -> io::Result<Option<Change>> {
     wait_raw(
         libc::P_ALL,
         0,
@@ -387,7 +387,7 @@ pub fn peek_ended() -> io::Result<Option<Change>> {
 }
 
 /// The same for one child by its pidfd; `Err(ECHILD)`: it is not our child.
-pub fn peek_child(pidfd: BorrowedFd<'_>) -> io::Result<Option<Change>> {
+pub(crate) fn peek_child(pidfd: BorrowedFd<'_>) -> io::Result<Option<Change>> {
     let id = libc::id_t::try_from(pidfd.as_raw_fd()).map_err(io::Error::other)?;
     wait_raw(
         libc::P_PIDFD,
@@ -397,7 +397,7 @@ pub fn peek_child(pidfd: BorrowedFd<'_>) -> io::Result<Option<Change>> {
 }
 
 /// A child that stopped or continued since the last call; consumed.
-pub fn take_stop() -> Option<Change> {
+pub(crate) fn take_stop() -> Option<Change> {
     wait_raw(
         libc::P_ALL,
         0,
@@ -409,7 +409,7 @@ pub fn take_stop() -> Option<Change> {
 
 /// The same for one child.
 #[must_use]
-pub fn take_stop_of(pid: i32) -> Option<Change> {
+pub(crate) fn take_stop_of(pid: i32) -> Option<Change> {
     let id = libc::id_t::try_from(pid).ok()?;
     wait_raw(libc::P_PID, id, libc::WSTOPPED | libc::WNOHANG)
         .ok()
@@ -418,14 +418,14 @@ pub fn take_stop_of(pid: i32) -> Option<Change> {
 
 /// Whether a child has stopped; left for [`take_stop`].
 #[must_use]
-pub fn is_stopped(pid: i32) -> bool {
+pub(crate) fn is_stopped(pid: i32) -> bool {
     let options = libc::WSTOPPED | libc::WNOHANG | libc::WNOWAIT;
     let change = libc::id_t::try_from(pid).map(|id| wait_raw(libc::P_PID, id, options));
     matches!(change, Ok(Ok(Some(_))))
 }
 
 /// Reaps an ended child.
-pub fn reap(pid: i32) {
+pub(crate) fn reap(pid: i32) {
     let Ok(id) = libc::id_t::try_from(pid) else {
         return;
     };
@@ -434,7 +434,7 @@ pub fn reap(pid: i32) {
 }
 
 /// Waits for a child to end, reaps it and gives its wait status.
-pub fn wait_for(pid: i32) -> Option<i32> {
+pub(crate) fn wait_for(pid: i32) -> Option<i32> {
     let id = libc::id_t::try_from(pid).ok()?;
     loop {
         match wait_raw(libc::P_PID, id, libc::WEXITED) {
@@ -449,14 +449,14 @@ pub fn wait_for(pid: i32) -> Option<i32> {
 }
 
 /// Writes bytes from a child that may not allocate. Async-signal-safe.
-pub fn child_write(fd: i32, bytes: &[u8]) {
+pub(crate) fn child_write(fd: i32, bytes: &[u8]) {
     // SAFETY: the pointer and length are those of the live slice.
     unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) };
 }
 
 /// Waits until a byte can be read from `fd`; false when the other end was closed instead.
 #[must_use]
-pub fn child_wait_gate(fd: i32) -> bool {
+pub(crate) fn child_wait_gate(fd: i32) -> bool {
     let mut byte = 0u8;
     loop {
         // SAFETY: one live byte.

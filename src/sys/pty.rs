@@ -10,7 +10,7 @@ const ROWS: u16 = 24;
 const COLUMNS: u16 = 120;
 
 /// Both ends of a pseudo-terminal, and the follower's path for the job to open.
-pub struct Pty {
+pub(crate) struct Pty {
     pub leader: OwnedFd,
     /// Kept open so that the leader reports no hang-up while the job has its output closed.
     pub follower: OwnedFd,
@@ -19,7 +19,7 @@ pub struct Pty {
 
 /// What a job uses its pseudo-terminal for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Use {
+pub(crate) enum Use {
     /// Its output alone, whose bytes are passed on untranslated.
     Output,
     /// It is sat at: an ordinary terminal that echoes and ends lines as people expect.
@@ -27,7 +27,7 @@ pub enum Use {
 }
 
 /// Opens a pseudo-terminal.
-pub fn open(purpose: Use) -> io::Result<Pty> {
+pub(crate) fn open(purpose: Use) -> io::Result<Pty> {
     let leader = fds::open_path("/dev/ptmx", libc::O_RDWR | libc::O_NONBLOCK)?;
     let unlocked: libc::c_int = 0;
     // SAFETY: TIOCSPTLCK reads one int, which is live.
@@ -80,7 +80,7 @@ fn make_transparent(follower: &OwnedFd) -> io::Result<()> {
 }
 
 /// Sets the terminal's size; its foreground group gets SIGWINCH if that is a change.
-pub fn set_size(terminal: &OwnedFd, rows: u16, columns: u16) -> io::Result<()> {
+pub(crate) fn set_size(terminal: &OwnedFd, rows: u16, columns: u16) -> io::Result<()> {
     let size = libc::winsize {
         ws_row: rows,
         ws_col: columns,
@@ -96,7 +96,7 @@ pub fn set_size(terminal: &OwnedFd, rows: u16, columns: u16) -> io::Result<()> {
 
 /// The terminal's rows and columns.
 #[must_use]
-pub fn size(terminal: &impl AsRawFd) -> Option<(u16, u16)> {
+pub(crate) fn size(terminal: &impl AsRawFd) -> Option<(u16, u16)> {
     // SAFETY: an all-zero winsize is a valid value.
     let mut size: libc::winsize = unsafe { std::mem::zeroed() };
     // SAFETY: TIOCGWINSZ writes one winsize, which is live.
@@ -108,7 +108,7 @@ pub fn size(terminal: &impl AsRawFd) -> Option<(u16, u16)> {
 
 /// The character that ends the input, and whether the terminal itself acts on it (it reads lines).
 #[must_use]
-pub fn end_of_input(terminal: &OwnedFd) -> (u8, bool) {
+pub(crate) fn end_of_input(terminal: &OwnedFd) -> (u8, bool) {
     const USUAL: u8 = 0x04;
     match nix::sys::termios::tcgetattr(terminal) {
         Ok(mode) => {
@@ -123,7 +123,7 @@ pub fn end_of_input(terminal: &OwnedFd) -> (u8, bool) {
 }
 
 /// Makes the follower at `fd` the controlling terminal of this new session. Async-signal-safe.
-pub fn child_make_controlling(fd: i32) {
+pub(crate) fn child_make_controlling(fd: i32) {
     // SAFETY: TIOCSCTTY takes an integer; failure leaves the session without a terminal.
     unsafe { libc::ioctl(fd, libc::TIOCSCTTY, 0) };
 }

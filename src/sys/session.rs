@@ -10,51 +10,51 @@ use super::signal;
 
 /// The controlling terminal of this process, if it has one.
 #[must_use]
-pub fn controlling_terminal() -> Option<OwnedFd> {
+pub(crate) fn controlling_terminal() -> Option<OwnedFd> {
     fds::open_path("/dev/tty", libc::O_RDWR).ok()
 }
 
 /// The terminal's foreground process group.
 #[must_use]
-pub fn foreground_group(terminal: &impl AsRawFd) -> Option<i32> {
+pub(crate) fn foreground_group(terminal: &impl AsRawFd) -> Option<i32> {
     // SAFETY: the descriptor is open for as long as the borrow.
     let group = unsafe { libc::tcgetpgrp(terminal.as_raw_fd()) };
     (group > 0).then_some(group)
 }
 
 /// Makes `group` the terminal's foreground group, also from the background. Async-signal-safe.
-pub fn child_take_terminal(terminal: i32, group: i32) {
+pub(crate) fn child_take_terminal(terminal: i32, group: i32) {
     signal::block(&[libc::SIGTTOU]);
     // SAFETY: plain numbers; failure (the terminal is gone) leaves things as they are.
     unsafe { libc::tcsetpgrp(terminal, group) };
 }
 
 #[must_use]
-pub fn own_group() -> i32 {
+pub(crate) fn own_group() -> i32 {
     // SAFETY: takes nothing, cannot fail.
     unsafe { libc::getpgrp() }
 }
 
 #[must_use]
-pub fn own_session() -> i32 {
+pub(crate) fn own_session() -> i32 {
     // SAFETY: 0 means this process; cannot fail.
     unsafe { libc::getsid(0) }
 }
 
 #[must_use]
-pub fn pid() -> i32 {
+pub(crate) fn pid() -> i32 {
     // SAFETY: takes nothing, cannot fail.
     unsafe { libc::getpid() }
 }
 
 #[must_use]
-pub fn parent_pid() -> i32 {
+pub(crate) fn parent_pid() -> i32 {
     // SAFETY: takes nothing, cannot fail.
     unsafe { libc::getppid() }
 }
 
 /// Starts a new session. Async-signal-safe.
-pub fn child_new_session() -> io::Result<()> {
+pub(crate) fn child_new_session() -> io::Result<()> {
     // SAFETY: takes nothing.
     if unsafe { libc::setsid() } < 0 {
         Err(io::Error::last_os_error())
@@ -64,19 +64,19 @@ pub fn child_new_session() -> io::Result<()> {
 }
 
 /// Starts a new process group in the session. Async-signal-safe.
-pub fn child_new_group() {
+pub(crate) fn child_new_group() {
     // SAFETY: zeros mean this process.
     unsafe { libc::setpgid(0, 0) };
 }
 
 /// Joins a process group of the session. Async-signal-safe.
-pub fn child_join_group(group: i32) {
+pub(crate) fn child_join_group(group: i32) {
     // SAFETY: plain numbers; 0 means this process. A group that has gone meanwhile is refused.
     unsafe { libc::setpgid(0, group) };
 }
 
 /// Has the kernel kill this process when its parent `parent` ends.
-pub fn child_die_with(parent: i32) {
+pub(crate) fn child_die_with(parent: i32) {
     // SAFETY: PR_SET_PDEATHSIG takes an integer.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) };
     if parent_pid() != parent {
@@ -88,7 +88,7 @@ pub fn child_die_with(parent: i32) {
 /// Whether nobody in this session could continue our process group if it were stopped: no ancestor of
 /// ours in another group of it. The kernel then drops the signals of job control.
 #[must_use]
-pub fn is_group_orphaned(parent_of: impl Fn(i32) -> Option<i32>) -> bool {
+pub(crate) fn is_group_orphaned(parent_of: impl Fn(i32) -> Option<i32>) -> bool {
     let (group, session) = (own_group(), own_session());
     let mut pid = parent_pid();
     for _ in 0..512 {
@@ -110,13 +110,13 @@ pub fn is_group_orphaned(parent_of: impl Fn(i32) -> Option<i32>) -> bool {
 
 /// Whether this process, and all that it starts, can gain no privileges any more.
 #[must_use]
-pub fn no_new_privs() -> bool {
+pub(crate) fn no_new_privs() -> bool {
     // SAFETY: PR_GET_NO_NEW_PRIVS takes nothing and gives 0 or 1, or -1 where it is not known.
     unsafe { libc::prctl(libc::PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1 }
 }
 
 /// Makes this process the one that orphans among its descendants are handed to.
-pub fn become_subreaper() -> io::Result<()> {
+pub(crate) fn become_subreaper() -> io::Result<()> {
     // SAFETY: PR_SET_CHILD_SUBREAPER takes an integer.
     if unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) } < 0 {
         return Err(io::Error::last_os_error());
@@ -125,7 +125,7 @@ pub fn become_subreaper() -> io::Result<()> {
 }
 
 /// The name of this process, cut after 15 bytes. Async-signal-safe.
-pub fn child_set_name(name: &CStr) {
+pub(crate) fn child_set_name(name: &CStr) {
     // SAFETY: PR_SET_NAME reads at most 16 bytes of a live C string.
     unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr(), 0, 0, 0) };
 }
@@ -161,13 +161,13 @@ pub unsafe fn remember_arguments(argc: i32, argv: *const *const std::ffi::c_char
 /// command's text: an agent that cleans up with `pkill -f 'npm run dev'` means the server, not its
 /// supervisor, nor the front that waits for the `pkill`. The real shell has the text, as without us.
 /// `std::env::args_os` has nothing to say afterwards.
-pub fn set_title(title: &CStr) {
+pub(crate) fn set_title(title: &CStr) {
     child_set_name(title);
     overwrite_arguments(title);
 }
 
 /// The same for the arguments alone.
-pub fn overwrite_arguments(title: &CStr) {
+pub(crate) fn overwrite_arguments(title: &CStr) {
     let title = title.to_bytes();
     let start = ARGUMENTS.load(Ordering::Relaxed);
     let length = ARGUMENTS_LENGTH.load(Ordering::Relaxed);
@@ -183,7 +183,7 @@ pub fn overwrite_arguments(title: &CStr) {
 }
 /// Takes our own variables out of the environment where this program has more rights than its caller: they
 /// would choose what it runs, and where it writes. To be called before anything else.
-pub fn forget_own_variables(beginning: &str) {
+pub(crate) fn forget_own_variables(beginning: &str) {
     if !super::fsx::is_privileged() {
         return;
     }

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// Signals that are sent to end a job. Others may be a reload or a nudge that it lives through.
-pub const ENDING: [i32; 5] = [
+pub(crate) const ENDING: [i32; 5] = [
     libc::SIGTERM,
     libc::SIGINT,
     libc::SIGQUIT,
@@ -13,10 +13,10 @@ pub const ENDING: [i32; 5] = [
 ];
 
 /// What the kernel sends to whoever reaches a limit. Not taken, the write or the work just fails.
-pub const LIMITS: [i32; 2] = [libc::SIGXFSZ, libc::SIGXCPU];
+pub(crate) const LIMITS: [i32; 2] = [libc::SIGXFSZ, libc::SIGXCPU];
 
 /// Signals that end no process which neither catches nor ignores them.
-pub const HARMLESS: [i32; 8] = [
+pub(crate) const HARMLESS: [i32; 8] = [
     libc::SIGCHLD,
     libc::SIGCONT,
     libc::SIGSTOP,
@@ -29,7 +29,7 @@ pub const HARMLESS: [i32; 8] = [
 
 /// The mask and dispositions as they were at some moment, to be put back in a child.
 #[derive(Clone)]
-pub struct Saved {
+pub(crate) struct Saved {
     mask: libc::sigset_t,
     ignored: u64,
 }
@@ -37,7 +37,7 @@ pub struct Saved {
 impl Saved {
     /// Notes the mask and which of `signals` are ignored now.
     #[must_use]
-    pub fn now(signals: &[i32]) -> Self {
+    pub(crate) fn now(signals: &[i32]) -> Self {
         let mut mask = empty_set();
         // SAFETY: a null new set means "only ask"; `mask` is live.
         unsafe { libc::sigprocmask(libc::SIG_SETMASK, std::ptr::null(), &raw mut mask) };
@@ -49,12 +49,12 @@ impl Saved {
     }
 
     #[must_use]
-    pub fn was_ignored(&self, signal: i32) -> bool {
+    pub(crate) fn was_ignored(&self, signal: i32) -> bool {
         self.ignored & bit(signal) != 0
     }
 
     /// Puts the noted state back for `signals`, then the mask. Async-signal-safe.
-    pub fn child_restore(&self, signals: &[i32]) {
+    pub(crate) fn child_restore(&self, signals: &[i32]) {
         for &signal in signals {
             set_disposition(
                 signal,
@@ -103,7 +103,7 @@ fn add(set: &mut libc::sigset_t, signals: &[i32]) {
 
 /// Whether `signal` is ignored by this process now.
 #[must_use]
-pub fn is_ignored(signal: i32) -> bool {
+pub(crate) fn is_ignored(signal: i32) -> bool {
     // SAFETY: an all-zero sigaction is a valid value.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     // SAFETY: a null new action means "only ask"; `action` is live.
@@ -116,36 +116,36 @@ fn set_disposition(signal: i32, handler: libc::sighandler_t) {
     unsafe { libc::signal(signal, handler) };
 }
 
-pub fn ignore(signals: &[i32]) {
+pub(crate) fn ignore(signals: &[i32]) {
     signals
         .iter()
         .for_each(|&signal| set_disposition(signal, libc::SIG_IGN));
 }
 
-pub fn reset(signals: &[i32]) {
+pub(crate) fn reset(signals: &[i32]) {
     signals
         .iter()
         .for_each(|&signal| set_disposition(signal, libc::SIG_DFL));
 }
 
-pub fn block(signals: &[i32]) {
+pub(crate) fn block(signals: &[i32]) {
     let set = set_of(signals);
     // SAFETY: `set` is live; a null old set means "do not tell".
     unsafe { libc::sigprocmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
 }
 
-pub fn unblock(signals: &[i32]) {
+pub(crate) fn unblock(signals: &[i32]) {
     let set = set_of(signals);
     // SAFETY: as in `block`.
     unsafe { libc::sigprocmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut()) };
 }
 
 /// A descriptor from which blocked `signals` are read.
-pub struct SignalFd(OwnedFd);
+pub(crate) struct SignalFd(OwnedFd);
 
 /// One signal that arrived: its number, who sent it, and whether the kernel itself did.
 #[derive(Clone, Copy, Debug)]
-pub struct Arrived {
+pub(crate) struct Arrived {
     pub signal: i32,
     pub sender: i32,
     pub by_kernel: bool,
@@ -154,12 +154,12 @@ pub struct Arrived {
 }
 
 impl SignalFd {
-    pub fn new(signals: &[i32]) -> io::Result<Self> {
+    pub(crate) fn new(signals: &[i32]) -> io::Result<Self> {
         Self::deaf_to(&[], signals)
     }
 
     /// The same in a process that others do not reach either.
-    pub fn deaf_to(others: &[i32], signals: &[i32]) -> io::Result<Self> {
+    pub(crate) fn deaf_to(others: &[i32], signals: &[i32]) -> io::Result<Self> {
         let set = set_of(signals);
         let mut blocked = set;
         add(&mut blocked, others);
@@ -177,7 +177,7 @@ impl SignalFd {
 
     /// The next signal that is waiting, if any.
     #[must_use]
-    pub fn next(&self) -> Option<Arrived> {
+    pub(crate) fn next(&self) -> Option<Arrived> {
         // SAFETY: an all-zero signalfd_siginfo is a valid value.
         let mut info: libc::signalfd_siginfo = unsafe { std::mem::zeroed() };
         let size = size_of_val(&info);
@@ -205,7 +205,7 @@ impl AsFd for SignalFd {
 }
 
 /// Ends this process by `signal`, as the real shell ended, without leaving a second core file.
-pub fn die_by(signal: i32) {
+pub(crate) fn die_by(signal: i32) {
     let none = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,
@@ -219,20 +219,20 @@ pub fn die_by(signal: i32) {
 }
 
 /// Stops this process as `signal` would have.
-pub fn stop_self() {
+pub(crate) fn stop_self() {
     // SAFETY: plain numbers.
     unsafe { libc::kill(super::session::pid(), libc::SIGSTOP) };
 }
 
 /// Blocks these and no others. Async-signal-safe.
-pub fn block_only(signals: &[i32]) {
+pub(crate) fn block_only(signals: &[i32]) {
     let set = set_of(signals);
     // SAFETY: as in `block`.
     unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const set, std::ptr::null_mut()) };
 }
 
 /// Takes back signals that wait behind the mask: they would go on to the next program.
-pub fn forget(signals: &[i32]) {
+pub(crate) fn forget(signals: &[i32]) {
     for &signal in signals.iter().filter(|&&signal| !is_ignored(signal)) {
         set_disposition(signal, libc::SIG_IGN);
         set_disposition(signal, libc::SIG_DFL);
@@ -240,7 +240,7 @@ pub fn forget(signals: &[i32]) {
 }
 
 /// Blocks whatever can be blocked.
-pub fn block_all() {
+pub(crate) fn block_all() {
     let mut set = empty_set();
     // SAFETY: `set` is live.
     unsafe { libc::sigfillset(&raw mut set) };
@@ -249,18 +249,18 @@ pub fn block_all() {
 }
 
 /// Sends `signal` to every process of our own group, us included.
-pub fn send_to_own_group(signal: i32) {
+pub(crate) fn send_to_own_group(signal: i32) {
     // SAFETY: plain numbers; 0 means our own group.
     unsafe { libc::kill(0, signal) };
 }
 
 /// Kills a child that was not waited for yet.
-pub fn kill_child(pid: i32) {
+pub(crate) fn kill_child(pid: i32) {
     signal_child(pid, libc::SIGKILL);
 }
 
 /// Sends `signal` to a child that was not waited for yet.
-pub fn signal_child(pid: i32, signal: i32) {
+pub(crate) fn signal_child(pid: i32, signal: i32) {
     if pid > 1 {
         // SAFETY: plain numbers.
         unsafe { libc::kill(pid, signal) };
@@ -268,7 +268,7 @@ pub fn signal_child(pid: i32, signal: i32) {
 }
 
 /// Sends `signal` to the process group `group`. Refuses the groups that mean "everybody" or "mine".
-pub fn kill_group(group: i32, signal: i32) -> io::Result<()> {
+pub(crate) fn kill_group(group: i32, signal: i32) -> io::Result<()> {
     if group <= 1 {
         return Err(io::Error::from(io::ErrorKind::InvalidInput));
     }

@@ -25,19 +25,19 @@ const LONGEST: u32 = 1 << 20;
 
 /// Removes CSI, OSC, DCS and the other sequences, keeps every other byte as it is, UTF-8 or not.
 #[derive(Clone, Debug, Default)]
-pub struct StripEscapes {
+pub(crate) struct StripEscapes {
     place: Place,
     swallowed: u32,
 }
 
 impl StripEscapes {
     #[must_use]
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::default()
     }
 
     /// Appends to `out` what of `bytes` is text. A sequence may go on in the next call.
-    pub fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
+    pub(crate) fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         let mut rest = bytes;
         while !rest.is_empty() {
             if self.place == Place::Text {

@@ -10,9 +10,9 @@ mod redact;
 mod secrets;
 mod words;
 
-pub use escapes::StripEscapes;
+pub(crate) use escapes::StripEscapes;
 pub use redact::redact;
-pub use words::{plain_path, program_name, short_duration, signal_name, size};
+pub(crate) use words::{plain_path, program_name, short_duration, signal_name, size};
 
 /// Text that is safe on a terminal and in a notice: of all control characters only newline and tab
 /// survive, escape sequences are removed, characters that reorder or hide text are written as
@@ -140,7 +140,7 @@ pub fn shorten(text: &str, max_chars: usize) -> String {
 
 /// The last `max_bytes` of a text, cut at a character.
 #[must_use]
-pub fn last_bytes(text: &str, max_bytes: usize) -> &str {
+pub(crate) fn last_bytes(text: &str, max_bytes: usize) -> &str {
     let mut from = text.len().saturating_sub(max_bytes);
     while !text.is_char_boundary(from) {
         from += 1;
@@ -150,7 +150,7 @@ pub fn last_bytes(text: &str, max_bytes: usize) -> &str {
 
 /// The first `max_bytes` of a text, cut at a character.
 #[must_use]
-pub fn first_bytes(text: &str, max_bytes: usize) -> &str {
+pub(crate) fn first_bytes(text: &str, max_bytes: usize) -> &str {
     let mut to = text.len().min(max_bytes);
     while !text.is_char_boundary(to) {
         to -= 1;
@@ -171,7 +171,7 @@ pub fn quote(arg: &[u8]) -> String {
 }
 
 /// The arguments of a command as one line of shell text.
-pub fn quote_all<T: AsRef<[u8]>>(args: impl IntoIterator<Item = T>) -> String {
+pub(crate) fn quote_all<T: AsRef<[u8]>>(args: impl IntoIterator<Item = T>) -> String {
     let words: Vec<String> = args.into_iter().map(|arg| quote(arg.as_ref())).collect();
     words.join(" ")
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// `0.4s`, `12s`, `4m12s`, `2h05m`, `3d04h`.
 #[must_use]
-pub fn short_duration(time: Duration) -> String {
+pub(crate) fn short_duration(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {
         0..10 => format!("{}.{}s", seconds, time.subsec_millis() / 100),
@@ -17,7 +17,7 @@ pub fn short_duration(time: Duration) -> String {
 
 /// `TERM`, or the number of a signal without a name.
 #[must_use]
-pub fn signal_name(signal: i32) -> String {
+pub(crate) fn signal_name(signal: i32) -> String {
     // The numbers of Linux on all machines but a few old ones.
     const NAMES: [&str; 31] = [
         "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2",
@@ -32,7 +32,7 @@ pub fn signal_name(signal: i32) -> String {
 
 /// `512 B`, `1.5 KiB`, `64.0 MiB`.
 #[must_use]
-pub fn size(bytes: u64) -> String {
+pub(crate) fn size(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut value = bytes as f64;
     let mut unit = 0;
@@ -49,7 +49,7 @@ pub fn size(bytes: u64) -> String {
 /// The program that a command line names, if that name is one that nothing could be said with: short, and
 /// of the letters that programs are called by.
 #[must_use]
-pub fn program_name(command: &str) -> Option<&str> {
+pub(crate) fn program_name(command: &str) -> Option<&str> {
     let first = command.split_whitespace().next()?;
     let name = first.rsplit('/').next().unwrap_or(first);
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._+-".contains(&byte);
@@ -59,7 +59,7 @@ pub fn program_name(command: &str) -> Option<&str> {
 
 /// A path that can stand in a sentence of ours: nothing in it reads as anything but a path.
 #[must_use]
-pub fn plain_path(path: &str) -> Option<&str> {
+pub(crate) fn plain_path(path: &str) -> Option<&str> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._+-@%=:,~#".contains(&byte);
     let fits = path.starts_with('/') && path.len() <= 400;
     (fits && path.bytes().all(plain)).then_some(path)

@@ -50,7 +50,7 @@ impl Address {
 
 /// The live supervisor that this process descends from, if the environment names one.
 #[must_use]
-pub fn nested_supervisor() -> Option<Address> {
+pub(crate) fn nested_supervisor() -> Option<Address> {
     let text = std::env::var_os(SUPERVISOR_VARIABLE)?;
     let address = Address::from_text(text.to_str()?)?;
     if !address.is_live() {

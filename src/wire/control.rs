@@ -21,7 +21,7 @@ use crate::wire::codec::{BLANK, NUL, Reader, Writer};
 use crate::wire::frame::{HEAD, LONGEST, frame};
 
 /// The most bytes for a job in one request.
-pub const INPUT_LIMIT: usize = LONGEST - HEAD - 96;
+pub(crate) const INPUT_LIMIT: usize = LONGEST - HEAD - 96;
 /// Larger terminals do not exist.
 const LARGEST_SIDE: u16 = 4000;
 
@@ -117,7 +117,7 @@ impl Ask {
 
 /// What a supervisor says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub(crate) enum Verdict {
     Done,
     /// It has no such job, or no more.
     NoJob,
@@ -141,7 +141,7 @@ impl Verdict {
 
 /// The answer to an [`Ask`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub(crate) struct Answer {
     pub serial: u32,
     pub verdict: Verdict,
     /// 0x0 where there is none.
@@ -150,7 +150,7 @@ pub struct Answer {
 
 impl Answer {
     #[must_use]
-    pub fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut words = Verdict::WORDS.iter();
         let word = words
             .find(|(verdict, _)| *verdict == self.verdict)
@@ -177,7 +177,7 @@ impl Answer {
 
 /// Opens an asker's pipe for its answer. Anything else behind that descriptor is left alone.
 #[must_use]
-pub fn open_answer(pid: i32, fd: i32) -> Option<OwnedFd> {
+pub(crate) fn open_answer(pid: i32, fd: i32) -> Option<OwnedFd> {
     let path = format!("/proc/{pid}/fd/{fd}");
     let pipe = fds::open_path(&path, libc::O_WRONLY | libc::O_NONBLOCK | libc::O_NOCTTY).ok()?;
     (fds::kind(pipe.as_raw_fd()) == Kind::Pipe).then_some(pipe)
@@ -185,7 +185,7 @@ pub fn open_answer(pid: i32, fd: i32) -> Option<OwnedFd> {
 
 /// Why a supervisor cannot be asked, or did not answer.
 #[derive(Debug)]
-pub enum Silence {
+pub(crate) enum Silence {
     /// It runs in another pid namespace (a container): its descriptors cannot be reached from here.
     Elsewhere,
     /// It is gone.
@@ -196,7 +196,7 @@ pub enum Silence {
 }
 
 /// The asker's end.
-pub struct Control {
+pub(crate) struct Control {
     job: JobId,
     requests: OwnedFd,
     supervisor: OwnedFd,
@@ -210,7 +210,7 @@ pub struct Control {
 impl Control {
     /// Finds the supervisor. Its pid alone would not do: another process may have it by now.
     /// `pidns` is the namespace in which it has that pid.
-    pub fn open(address: Address, pidns: u64, job: &JobId) -> Result<Self, Silence> {
+    pub(crate) fn open(address: Address, pidns: u64, job: &JobId) -> Result<Self, Silence> {
         if pidns != proc::pidns() {
             return Err(Silence::Elsewhere);
         }
@@ -242,7 +242,7 @@ impl Control {
     }
 
     /// Asks, and gives the serial number of the answer to come.
-    pub fn tell(&mut self, what: What) -> Result<u32, Silence> {
+    pub(crate) fn tell(&mut self, what: What) -> Result<u32, Silence> {
         self.serial = self.serial.wrapping_add(1);
         let ask = Ask {
             job: self.job.clone(),
@@ -260,7 +260,7 @@ impl Control {
     }
 
     /// The next answer that is there.
-    pub fn hear(&mut self) -> Option<Answer> {
+    pub(crate) fn hear(&mut self) -> Option<Answer> {
         let mut buffer = [0u8; 512];
         while let Ok(count @ 1..) = nix::unistd::read(&self.answers, &mut buffer) {
             self.bytes.extend(&buffer[..count]);
@@ -276,7 +276,7 @@ impl Control {
     }
 
     /// Asks and waits for the answer.
-    pub fn ask(&mut self, what: What, patience: Duration) -> Result<Answer, Silence> {
+    pub(crate) fn ask(&mut self, what: What, patience: Duration) -> Result<Answer, Silence> {
         let deadline = Instant::now() + patience;
         let serial = loop {
             match self.tell(what.clone()) {
@@ -325,7 +325,7 @@ impl Control {
 
     /// Readable when an answer is there.
     #[must_use]
-    pub fn answers(&self) -> &OwnedFd {
+    pub(crate) fn answers(&self) -> &OwnedFd {
         &self.answers
     }
 }

@@ -8,7 +8,7 @@ use crate::sys::fds;
 
 /// From the supervisor to the front.
 #[derive(Debug, PartialEq, Eq)]
-pub enum ToFront {
+pub(crate) enum ToFront {
     /// The real shell was stopped by this signal, after so many words to continue it had been heard. Said
     /// only at a terminal that changes hands, or whose keys stop both; elsewhere the supervisor stops the
     /// front itself.
@@ -25,7 +25,7 @@ pub enum ToFront {
 
 /// From the front to the supervisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ToSupervisor {
+pub(crate) enum ToSupervisor {
     /// A signal came for the foreground, from this process.
     Signal { signal: i32, sender: i32 },
     /// The front was continued: let the shell go on.
@@ -58,14 +58,14 @@ impl ToFront {
 }
 
 /// The supervisor's end.
-pub struct FrontLink {
+pub(crate) struct FrontLink {
     pub requests: OwnedFd,
     answers: File,
 }
 
 impl FrontLink {
     #[must_use]
-    pub fn new(requests: OwnedFd, answers: OwnedFd) -> Self {
+    pub(crate) fn new(requests: OwnedFd, answers: OwnedFd) -> Self {
         Self {
             requests,
             answers: File::from(answers),
@@ -73,23 +73,23 @@ impl FrontLink {
     }
 
     /// Tells the front; one that is gone needs to be told nothing.
-    pub fn tell(&mut self, message: &ToFront) {
+    pub(crate) fn tell(&mut self, message: &ToFront) {
         drop(self.answers.write_all(&message.encode()));
     }
 
     /// Whether the front has ended.
     #[must_use]
-    pub fn is_gone(&self) -> bool {
+    pub(crate) fn is_gone(&self) -> bool {
         fds::consumer_is_gone(self.answers.as_raw_fd())
     }
 
     #[must_use]
-    pub fn descriptors(&self) -> [i32; 2] {
+    pub(crate) fn descriptors(&self) -> [i32; 2] {
         [self.requests.as_raw_fd(), self.answers.as_raw_fd()]
     }
 
     /// What the front says next; `None` when it is gone.
-    pub fn hear(&self) -> Option<ToSupervisor> {
+    pub(crate) fn hear(&self) -> Option<ToSupervisor> {
         let mut frame = [0u8; 9];
         match nix::unistd::read(&self.requests, &mut frame) {
             Ok(9) => {}
@@ -111,14 +111,14 @@ impl FrontLink {
 }
 
 /// The front's end.
-pub struct SupervisorLink {
+pub(crate) struct SupervisorLink {
     pub answers: File,
     requests: File,
 }
 
 impl SupervisorLink {
     #[must_use]
-    pub fn new(answers: OwnedFd, requests: OwnedFd) -> Self {
+    pub(crate) fn new(answers: OwnedFd, requests: OwnedFd) -> Self {
         Self {
             answers: File::from(answers),
             requests: File::from(requests),
@@ -126,7 +126,7 @@ impl SupervisorLink {
     }
 
     /// Frames are shorter than PIPE_BUF, so they arrive whole.
-    pub fn tell(&mut self, message: ToSupervisor) {
+    pub(crate) fn tell(&mut self, message: ToSupervisor) {
         let (tag, first, second) = match message {
             ToSupervisor::Signal { signal, sender } => (b's', signal, sender),
             ToSupervisor::Continue => (b'c', 0, 0),
@@ -140,7 +140,7 @@ impl SupervisorLink {
     }
 
     /// What the supervisor says next; an error when it is gone.
-    pub fn hear(&mut self) -> io::Result<ToFront> {
+    pub(crate) fn hear(&mut self) -> io::Result<ToFront> {
         let mut head = [0u8; 9];
         self.answers.read_exact(&mut head)?;
         let value = i32::from_le_bytes([head[1], head[2], head[3], head[4]]);

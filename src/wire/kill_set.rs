@@ -23,7 +23,7 @@ const MOST: usize = 100;
 const PATIENCE_MS: i32 = 200;
 
 /// A process that cannot be mistaken for a later one of the same pid.
-pub type Who = (i32, u64);
+pub(crate) type Who = (i32, u64);
 
 /// Processes that somebody is about to end together with a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,7 +92,7 @@ impl KillSet {
 
 /// What the environment of a process says of where it came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub(crate) enum Origin {
     /// This job.
     Job,
     /// Another job, or the command itself.
@@ -104,7 +104,7 @@ pub enum Origin {
 /// Where a process came from, going by the marks that the job's program was started with: its id, and the
 /// address of its supervisor, so that the same id in another store is no match.
 #[must_use]
-pub fn origin(pid: i32, job: &JobId, address: Option<&str>) -> Origin {
+pub(crate) fn origin(pid: i32, job: &JobId, address: Option<&str>) -> Origin {
     let (mut of_job, mut of_supervisor, mut marked) = (false, address.is_none(), false);
     let id = job.as_str().as_bytes();
     let address = address.map(str::as_bytes);
@@ -127,7 +127,7 @@ pub fn origin(pid: i32, job: &JobId, address: Option<&str>) -> Origin {
 /// Whether a process can be a daemon of a job at all. Nothing of ours is: a supervisor of a command of its
 /// own, a launcher that is about to become another job.
 #[must_use]
-pub fn may_be_daemon(stat: &Stat, supervisor: i32) -> bool {
+pub(crate) fn may_be_daemon(stat: &Stat, supervisor: i32) -> bool {
     stat.pid > 1
         && stat.pid != supervisor
         && !stat.is_dead()
@@ -137,7 +137,7 @@ pub fn may_be_daemon(stat: &Stat, supervisor: i32) -> bool {
 
 /// Whether a process that was left to `supervisor` came from this job.
 #[must_use]
-pub fn is_daemon_of(stat: &Stat, job: &JobId, supervisor: i32) -> bool {
+pub(crate) fn is_daemon_of(stat: &Stat, job: &JobId, supervisor: i32) -> bool {
     stat.ppid == supervisor
         && origin(stat.pid, job, None) == Origin::Job
         && may_be_daemon(stat, supervisor)

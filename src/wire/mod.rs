@@ -8,7 +8,7 @@
 
 mod address;
 mod codec;
-pub mod control;
+pub(crate) mod control;
 mod frame;
 mod front_link;
 mod kill_set;
@@ -17,27 +17,28 @@ mod work;
 
 use std::ffi::CStr;
 
-pub use address::{Address, nested_supervisor};
+pub use address::Address;
+pub(crate) use address::nested_supervisor;
 pub use frame::Request;
-pub use front_link::{FrontLink, SupervisorLink, ToFront, ToSupervisor};
-pub use kill_set::{KillSet, Origin, Who, is_daemon_of, may_be_daemon, origin};
+pub(crate) use front_link::{FrontLink, SupervisorLink, ToFront, ToSupervisor};
+pub(crate) use kill_set::{KillSet, Origin, Who, is_daemon_of, may_be_daemon, origin};
 pub use register::{Register, Registered};
-pub use work::{Anchorage, Group, LoneJob, RunJob, RunRequest, Work};
+pub(crate) use work::{Anchorage, Group, LoneJob, RunJob, RunRequest, Work};
 
 /// What `ps` shows of a supervisor.
-pub const SUPERVISOR_TITLE: &CStr = c"agent-sh supervisor";
+pub(crate) const SUPERVISOR_TITLE: &CStr = c"agent-sh supervisor";
 /// The variable that tells descendants about their supervisor.
-pub const SUPERVISOR_VARIABLE: &str = "AGENT_SH_SUPERVISOR";
+pub(crate) const SUPERVISOR_VARIABLE: &str = "AGENT_SH_SUPERVISOR";
 /// The variable that tells descendants which process made the call: the way up ends at their supervisor,
 /// whose parent is init.
-pub const CALLER_VARIABLE: &str = "AGENT_SH_CALLER";
+pub(crate) const CALLER_VARIABLE: &str = "AGENT_SH_CALLER";
 /// The variable that names the streams on which every job is shown already (`entrypoint --mirror`).
-pub const MIRROR_VARIABLE: &str = "AGENT_SH_MIRROR";
+pub(crate) const MIRROR_VARIABLE: &str = "AGENT_SH_MIRROR";
 /// The variable that tells a job its own id.
-pub const JOB_VARIABLE: &str = "AGENT_SH_JOB";
+pub(crate) const JOB_VARIABLE: &str = "AGENT_SH_JOB";
 
 /// Signals whose state the front or the supervisor changes, to be put back for the real shell.
-pub const CHANGED_SIGNALS: &[i32] = &[
+pub(crate) const CHANGED_SIGNALS: &[i32] = &[
     libc::SIGTERM,
     libc::SIGINT,
     libc::SIGHUP,
@@ -53,14 +54,14 @@ pub const CHANGED_SIGNALS: &[i32] = &[
 
 /// Tells a supervisor, from its parent, to end its jobs; the number beside it is the time from TERM to
 /// KILL, in milliseconds. The signal of a failing power supply, which container managers use likewise.
-pub const END_JOBS: i32 = libc::SIGPWR;
+pub(crate) const END_JOBS: i32 = libc::SIGPWR;
 
 /// Pagers would wait for a person at the terminal that a job is given.
 const PAGERS: [&str; 4] = ["PAGER", "GIT_PAGER", "MANPAGER", "SYSTEMD_PAGER"];
 
 /// The variables that a job gets beyond the caller's, as `NAME=value`.
 #[must_use]
-pub fn job_environment(id: &str, tty: bool) -> Vec<Vec<u8>> {
+pub(crate) fn job_environment(id: &str, tty: bool) -> Vec<Vec<u8>> {
     let mut extra = Vec::new();
     if !id.is_empty() {
         extra.push(format!("{JOB_VARIABLE}={id}").into_bytes());

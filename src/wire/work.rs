@@ -16,13 +16,13 @@ use super::control;
 use super::front_link::FrontLink;
 
 /// A job that is known before it starts.
-pub struct LoneJob {
+pub(crate) struct LoneJob {
     pub asked: Asked,
     pub command: Vec<u8>,
 }
 
 /// What the front hands to the supervisor, by forking.
-pub struct Work {
+pub(crate) struct Work {
     /// The real shell's path, and its argv: rewritten if the text starts jobs.
     pub shell: PathBuf,
     pub argv: Vec<OsString>,
@@ -60,7 +60,7 @@ pub struct Work {
 
 /// The process group of a shell at a terminal.
 #[derive(Debug)]
-pub enum Group {
+pub(crate) enum Group {
     /// It leads one.
     Own,
     /// It stays in the front's.
@@ -71,7 +71,7 @@ pub enum Group {
 
 /// How to call an anchor.
 #[derive(Debug)]
-pub struct Anchorage {
+pub(crate) struct Anchorage {
     /// Takes the number of the group.
     pub call: OwnedFd,
     /// Ends when the anchor is there.
@@ -81,7 +81,7 @@ pub struct Anchorage {
 impl Work {
     /// A command as it came: not rewritten, not handed over yet.
     #[must_use]
-    pub fn new(
+    pub(crate) fn new(
         shell: PathBuf,
         argv: Vec<OsString>,
         command: Vec<u8>,
@@ -113,7 +113,7 @@ impl Work {
 
 /// A job to be started outright.
 #[derive(Clone, Debug)]
-pub struct RunRequest {
+pub(crate) struct RunRequest {
     /// The program and its arguments. With `is_text` it is one word: text for the real shell.
     pub argv: Vec<OsString>,
     pub is_text: bool,
@@ -122,7 +122,7 @@ pub struct RunRequest {
 
 /// What `agent-sh run` adds to a command.
 #[derive(Clone, Debug, Default)]
-pub struct RunJob {
+pub(crate) struct RunJob {
     pub name: Option<String>,
     pub session: Option<String>,
     /// Absolute, and a directory when it was looked at.

@@ -28,7 +28,7 @@ pub enum Durability {
 
 /// Who writes the record, and when.
 #[derive(Clone, Debug)]
-pub struct Writer {
+pub(crate) struct Writer {
     pub uid: u32,
     pub pid: i32,
     pub boot_id: String,
@@ -258,7 +258,7 @@ impl Record {
 
 /// The launch of a job whose `run.json` tells nothing.
 #[must_use]
-pub fn unknown_launch(id: JobId) -> Launch {
+pub(crate) fn unknown_launch(id: JobId) -> Launch {
     Launch {
         format: FORMAT,
         id,
@@ -288,7 +288,7 @@ pub fn unknown_launch(id: JobId) -> Launch {
 
 /// Makes the one terminal event of a job. Its id is derived, so that a repeated delivery has it too.
 #[must_use]
-pub fn terminal_event(launch: &Launch, facts: &ExitFacts, writer: &Writer) -> Record {
+pub(crate) fn terminal_event(launch: &Launch, facts: &ExitFacts, writer: &Writer) -> Record {
     let (exit_code, signal, core, reason) = match facts.outcome {
         Outcome::Exited(code) => (Some(code), None, false, None),
         Outcome::Signaled { signal, core } => (None, Some(signal), core, None),

@@ -21,28 +21,28 @@ use crate::text;
 mod event;
 #[cfg(test)]
 mod schema;
-pub mod trace;
+pub(crate) mod trace;
 
-pub use event::*;
+pub(crate) use event::*;
 #[cfg(test)]
-pub use schema::SCHEMA;
+pub(crate) use schema::SCHEMA;
 
 /// The format of both files that this version writes, and the newest it reads.
-pub const FORMAT: u64 = 1;
+pub(crate) const FORMAT: u64 = 1;
 
 /// Names the schema in each record.
-pub const SCHEMA_URI: &str = "urn:agent-sh:schema:job-exited:1";
+pub(crate) const SCHEMA_URI: &str = "urn:agent-sh:schema:job-exited:1";
 
 /// The longest command text that is stored; the hash is of all of it.
 const LONGEST_COMMAND: usize = 8 * 1024;
 /// The longest tail of output in a record.
-pub const LONGEST_TAIL: usize = 2 * 1024;
+pub(crate) const LONGEST_TAIL: usize = 2 * 1024;
 
 /// What the tail says of itself: bytes of the job, not words of ours.
-pub const ORIGIN: &str = "job-output";
+pub(crate) const ORIGIN: &str = "job-output";
 
 /// The same instant on both clocks: wall time for people, boot time for durations.
-pub type Moment = (SystemTime, Duration);
+pub(crate) type Moment = (SystemTime, Duration);
 
 /// A process, beyond doubt. A pid alone is reused; start times differ between time namespaces.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -219,13 +219,13 @@ impl Launch {
 /// Stands for a session where there is none: the process that makes the calls, `PID.START`. No session's
 /// key has a control character.
 #[must_use]
-pub fn caller_key(caller: &str) -> String {
+pub(crate) fn caller_key(caller: &str) -> String {
     format!("caller\t{caller}")
 }
 
 /// Just enough to find a job by its name.
 #[derive(Debug, Deserialize)]
-pub struct LaunchLabel {
+pub(crate) struct LaunchLabel {
     #[serde(default)]
     pub name: Option<String>,
     #[serde(default)]
@@ -285,7 +285,7 @@ fn newer_or_corrupt<T>(bytes: &[u8], pointer: &str) -> Parsed<T> {
 /// Where an event comes from: `urn:agent-sh:<machine>:<uid>:<store>`. An event of a job that an older
 /// version made keeps the shorter one.
 #[must_use]
-pub fn source(machine: &str, uid: u32, store: Option<&str>) -> String {
+pub(crate) fn source(machine: &str, uid: u32, store: Option<&str>) -> String {
     let plain = |text: &&str| {
         let letters = text
             .bytes()
@@ -301,7 +301,7 @@ pub fn source(machine: &str, uid: u32, store: Option<&str>) -> String {
 
 /// The source of a job's events.
 #[must_use]
-pub fn source_of(launch: &Launch, uid: u32) -> String {
+pub(crate) fn source_of(launch: &Launch, uid: u32) -> String {
     source(&launch.facts.proc.machine, uid, launch.store.as_deref())
 }
 
@@ -429,13 +429,13 @@ impl ExitFacts {
 
 /// Whole milliseconds.
 #[must_use]
-pub fn millis(time: Duration) -> u64 {
+pub(crate) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// UTC with milliseconds. A clock that is far off gives the nearest time that has a name.
 #[must_use]
-pub fn rfc3339(time: SystemTime) -> String {
+pub(crate) fn rfc3339(time: SystemTime) -> String {
     // 9999-12-31T23:59:59Z is the last that RFC 3339 can say.
     let latest = SystemTime::UNIX_EPOCH + Duration::from_secs(253_402_300_799);
     let time = time.clamp(SystemTime::UNIX_EPOCH, latest);
@@ -444,7 +444,7 @@ pub fn rfc3339(time: SystemTime) -> String {
 
 /// Wall time since a start, never negative.
 #[must_use]
-pub fn wall_between(started_at: &str, now: SystemTime) -> u64 {
+pub(crate) fn wall_between(started_at: &str, now: SystemTime) -> u64 {
     humantime::parse_rfc3339(started_at)
         .ok()
         .and_then(|start| now.duration_since(start).ok())

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::{FORMAT, LONGEST_TAIL, ORIGIN, Record, SCHEMA_URI, trace};
 
-pub const SCHEMA: &str = include_str!("../record.schema.json");
+pub(crate) const SCHEMA: &str = include_str!("../record.schema.json");
 
 /// Fields that a record of the first version does not have.
 const LATER: [&str; 3] = ["redirected_stderr", "during_call", "missing_since"];

@@ -33,7 +33,7 @@ pub(crate) fn kept(env: impl Fn(&str) -> Option<OsString>) -> BTreeMap<String, S
 
 /// The trace and the span of a `traceparent`: `00-<32 digits>-<16 digits>-<2 digits>`, neither of them zero.
 #[must_use]
-pub fn ids(parent: &str) -> Option<(&str, &str)> {
+pub(crate) fn ids(parent: &str) -> Option<(&str, &str)> {
     let parts: Vec<&str> = parent.split('-').collect();
     let &[version, trace, span, flags] = parts.as_slice() else {
         return None;

@@ -18,9 +18,9 @@ use crate::store::{JobView, Store};
 use subscriber::Subscriber;
 
 /// Between two notices of one job's output.
-pub const EVERY: Duration = Duration::from_secs(15);
+pub(crate) const EVERY: Duration = Duration::from_secs(15);
 /// So many notices of one job's output there are.
-pub const MOST: u32 = 8;
+pub(crate) const MOST: u32 = 8;
 
 /// Follows a job for all standing subscriptions to its output; `only` for that of this name, from there on.
 ///
@@ -53,7 +53,7 @@ pub(crate) fn follow(store: &Store, id: &JobId, only: Option<(&str, Position)>) 
 }
 
 /// Follows a job for these subscribers until it ends.
-pub fn run(store: &Store, job: &JobView, subs: &[Subscription]) {
+pub(crate) fn run(store: &Store, job: &JobView, subs: &[Subscription]) {
     run_from(store, job, subs, None);
 }
 

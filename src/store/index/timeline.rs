@@ -41,7 +41,7 @@ struct Told {
 
 /// The events of all stores in their order. The index is in the first store that can be written to.
 #[derive(Debug, Default)]
-pub struct Timeline {
+pub(crate) struct Timeline {
     lines: Vec<String>,
     told: HashMap<JobId, Told>,
     /// The file that was read, and how far.
@@ -60,13 +60,13 @@ fn parts(event: &str) -> Option<(JobId, &str)> {
 impl Timeline {
     /// Every event id, in order; some may be gone.
     #[must_use]
-    pub fn ids(&self) -> &[String] {
+    pub(crate) fn ids(&self) -> &[String] {
         &self.lines
     }
 
     /// The place right after an event. `None`: there is no such event.
     #[must_use]
-    pub fn after(&self, event: &str) -> Option<usize> {
+    pub(crate) fn after(&self, event: &str) -> Option<usize> {
         self.lines
             .iter()
             .rposition(|line| line == event)
@@ -74,7 +74,7 @@ impl Timeline {
     }
 
     /// The jobs that have not ended yet, as far as was seen.
-    pub fn open_jobs(&self) -> impl Iterator<Item = &JobId> {
+    pub(crate) fn open_jobs(&self) -> impl Iterator<Item = &JobId> {
         let open = self.told.iter().filter(|(_, told)| !told.exit);
         open.map(|(id, _)| id)
     }
@@ -82,7 +82,7 @@ impl Timeline {
     /// Looks for events that nobody has seen yet and puts them at the end. Reconciles on the way: a
     /// job whose supervisor died yields its loss here. `true`: the index was replaced meanwhile, so
     /// places in it mean something else now.
-    pub fn refresh(&mut self, stores: &[Store]) -> Result<bool> {
+    pub(crate) fn refresh(&mut self, stores: &[Store]) -> Result<bool> {
         let home = stores
             .iter()
             .find_map(|store| Some((store, store.index()?)));

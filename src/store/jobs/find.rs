@@ -73,7 +73,7 @@ impl Store {
 /// several jobs with one name the newest that runs is meant, else the newest, and one of the caller's
 /// session before others.
 /// `last` is the newest of the session, or of all where the caller has none.
-pub fn find(stores: &[Store], wanted: &str, session: Option<&str>) -> Result<JobView> {
+pub(crate) fn find(stores: &[Store], wanted: &str, session: Option<&str>) -> Result<JobView> {
     let whole = wanted.parse::<JobId>().ok();
     if let Some(id) = &whole {
         for store in stores {

@@ -18,7 +18,7 @@ const SLACK: Duration = Duration::from_secs(60);
 
 /// The rows of all jobs of all stores, the newest last. Jobs that ended longer ago than this may be
 /// left out, unread.
-pub fn summaries(stores: &[Store], ended_within: Option<Duration>) -> Result<Vec<Summary>> {
+pub(crate) fn summaries(stores: &[Store], ended_within: Option<Duration>) -> Result<Vec<Summary>> {
     let oldest = ended_within.and_then(|within| {
         let since = clock::wall().checked_sub(within + SLACK)?;
         let since = since.duration_since(std::time::UNIX_EPOCH).ok()?;
@@ -34,7 +34,7 @@ pub fn summaries(stores: &[Store], ended_within: Option<Duration>) -> Result<Vec
 }
 
 /// All jobs of all stores, the newest last.
-pub fn all_jobs(stores: &[Store]) -> Result<Vec<JobView>> {
+pub(crate) fn all_jobs(stores: &[Store]) -> Result<Vec<JobView>> {
     let mut jobs = Vec::new();
     for store in stores {
         jobs.extend(store.for_each(|id| store.load(id).ok()?)?);
@@ -56,7 +56,7 @@ pub(in crate::store) fn sort(jobs: &mut Vec<JobView>) {
 }
 
 /// The jobs that have not ended, the newest last.
-pub fn running_jobs(stores: &[Store]) -> Result<Vec<JobView>> {
+pub(crate) fn running_jobs(stores: &[Store]) -> Result<Vec<JobView>> {
     let mut jobs = Vec::new();
     for store in stores {
         let running = |id: &JobId| {

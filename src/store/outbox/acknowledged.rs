@@ -18,7 +18,7 @@ const WAITED: &str = "waited";
 
 /// The right to tell the agent. Dropped without [`ToldClaim::done`], it goes back.
 #[derive(Debug)]
-pub struct ToldClaim {
+pub(crate) struct ToldClaim {
     /// `Some` until it is given back or done.
     held: Option<Held>,
     job: JobView,
@@ -26,7 +26,7 @@ pub struct ToldClaim {
 
 /// How far the telling is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub(crate) enum Told {
     Not,
     /// Somebody is at it now.
     Now,
@@ -36,12 +36,12 @@ pub enum Told {
 /// Claims the telling of this job's end to the agent of its session. `None`: it was told, is being
 /// told, or the job is gone.
 #[must_use]
-pub fn claim(job: &JobView) -> Option<ToldClaim> {
+pub(crate) fn claim(job: &JobView) -> Option<ToldClaim> {
     try_claim(job).ok()
 }
 
 /// The same, with the reason for a refusal.
-pub fn try_claim(job: &JobView) -> Result<ToldClaim, Told> {
+pub(crate) fn try_claim(job: &JobView) -> Result<ToldClaim, Told> {
     let dir = || fsx::open_dir(&job.dir);
     let (Ok(claims), Ok(look)) = (dir(), dir()) else {
         return Err(Told::Done);
@@ -65,7 +65,7 @@ const PAUSE: Duration = Duration::from_millis(60);
 
 /// The same, and waits a little for somebody who holds the claim and may give it back.
 #[must_use]
-pub fn claim_patiently(job: &JobView) -> Option<ToldClaim> {
+pub(crate) fn claim_patiently(job: &JobView) -> Option<ToldClaim> {
     let end = Instant::now() + PATIENCE;
     loop {
         match try_claim(job) {
@@ -78,18 +78,18 @@ pub fn claim_patiently(job: &JobView) -> Option<ToldClaim> {
 
 /// Whether it was told, without claiming anything.
 #[must_use]
-pub fn is_told(job: &JobView) -> bool {
+pub(crate) fn is_told(job: &JobView) -> bool {
     fsx::open_dir(&job.dir).is_ok_and(|dir| fsx::stat_at(&dir, TOLD).is_ok())
 }
 
 /// Whether a `wait` has reported it.
 #[must_use]
-pub fn is_waited(job: &JobView) -> bool {
+pub(crate) fn is_waited(job: &JobView) -> bool {
     fsx::open_dir(&job.dir).is_ok_and(|dir| fsx::stat_at(&dir, WAITED).is_ok())
 }
 
 /// A `wait` has reported it. Where that cannot be noted, the next one reports it again.
-pub fn mark_waited(job: &JobView) {
+pub(crate) fn mark_waited(job: &JobView) {
     drop(fsx::open_dir(&job.dir).and_then(|dir| fsx::create_at(&dir, WAITED)));
     if job.launch.facts.session.is_none() {
         // Whoever waited is the one who makes the calls, as far as anybody can tell.
@@ -98,13 +98,13 @@ pub fn mark_waited(job: &JobView) {
 }
 
 /// It turned out that the words did not get there: the end is to be told again.
-pub fn take_back(job: &JobView) -> io::Result<()> {
+pub(crate) fn take_back(job: &JobView) -> io::Result<()> {
     fsx::unlink_at(&fsx::open_dir(&job.dir)?, TOLD)
 }
 
 impl ToldClaim {
     /// The agent was told.
-    pub fn done(mut self) -> io::Result<()> {
+    pub(crate) fn done(mut self) -> io::Result<()> {
         let Some(held) = self.held.take() else {
             return Ok(());
         };

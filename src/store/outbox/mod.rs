@@ -15,15 +15,15 @@
 //! `dead`. Event ids are derived (`<job>.exit`), so a delivery that is repeated after a crash has the
 //! same id, and a receiver can tell.
 
-pub mod acknowledged;
+pub(crate) mod acknowledged;
 mod beat;
 pub(super) mod claim;
 mod markers;
 mod subscription;
 #[cfg(test)]
 mod tests;
-pub mod untold;
-pub mod waiter;
+pub(crate) mod untold;
+pub(crate) mod waiter;
 
 use std::collections::BTreeSet;
 use std::io;
@@ -34,8 +34,8 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 
 use self::claim::{Held, Taken, hold};
-pub use self::markers::Standing;
-pub use self::subscription::{On, Since, Subscription, is_name};
+pub(crate) use self::markers::Standing;
+pub(crate) use self::subscription::{On, Since, Subscription, is_name};
 use crate::error::{Error, Result};
 use crate::job::record::{FORMAT, rfc3339, wall_between};
 use crate::job::{JobId, Serial};
@@ -50,17 +50,17 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
 
 /// The sink that is the stdout of a verb: nobody else can serve it, so nothing waits for it.
-pub const STDOUT: &str = "stdout";
+pub(crate) const STDOUT: &str = "stdout";
 
 /// The id of a job's terminal event.
 #[must_use]
-pub fn exit_event(id: &JobId) -> String {
+pub(crate) fn exit_event(id: &JobId) -> String {
     format!("{id}.exit")
 }
 
 /// An id that stands for no job, for tests of a sink.
 #[must_use]
-pub fn example_id() -> JobId {
+pub(crate) fn example_id() -> JobId {
     Serial::at(0).id(0)
 }
 

@@ -182,7 +182,7 @@ impl Subscription {
 
 /// Whether a text can name a subscriber: it becomes the name of a directory.
 #[must_use]
-pub fn is_name(text: &str) -> bool {
+pub(crate) fn is_name(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     !text.is_empty()
         && text.len() <= LONGEST_NAME

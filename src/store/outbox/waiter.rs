@@ -72,7 +72,7 @@ impl Store {
 
 /// Whether a process waits now on behalf of the agent of this job's session.
 #[must_use]
-pub fn is_waited_for(job: &JobView) -> bool {
+pub(crate) fn is_waited_for(job: &JobView) -> bool {
     let base = job.dir.parent().and_then(std::path::Path::parent);
     let (Some(base), Some(session)) = (base, &job.launch.facts.session) else {
         return false;

@@ -11,7 +11,7 @@ use super::stat;
 use crate::sys::clock;
 
 /// A handle on a process. It never means another one: signals through it cannot hit a stranger.
-pub fn pidfd_open(pid: i32) -> io::Result<OwnedFd> {
+pub(crate) fn pidfd_open(pid: i32) -> io::Result<OwnedFd> {
     if pid <= 0 {
         return Err(Errno::EINVAL.into());
     }
@@ -23,7 +23,7 @@ pub fn pidfd_open(pid: i32) -> io::Result<OwnedFd> {
 
 /// A handle on exactly this process: opened first, checked afterwards, so that a reused pid in
 /// between is noticed.
-pub fn pidfd_open_checked(pid: i32, starttime: u64) -> io::Result<OwnedFd> {
+pub(crate) fn pidfd_open_checked(pid: i32, starttime: u64) -> io::Result<OwnedFd> {
     let fd = pidfd_open(pid)?;
     match stat(pid) {
         Some(found) if found.starttime == starttime => Ok(fd),
@@ -31,7 +31,7 @@ pub fn pidfd_open_checked(pid: i32, starttime: u64) -> io::Result<OwnedFd> {
     }
 }
 
-pub fn pidfd_send_signal(pidfd: impl AsFd, signal: i32) -> io::Result<()> {
+pub(crate) fn pidfd_send_signal(pidfd: impl AsFd, signal: i32) -> io::Result<()> {
     let fd = pidfd.as_fd().as_raw_fd();
     let no_info: *const libc::siginfo_t = std::ptr::null();
     // SAFETY: the descriptor is borrowed and so open; a null siginfo asks the kernel to fill it in.
@@ -60,7 +60,7 @@ const PIDFD_GET_INFO: u64 = 3 << 30 | (size_of::<PidfdInfo>() as u64) << 16 | 0x
 /// The wait status of a process that was reaped by its parent, whoever that was (Linux 6.15).
 /// `None`: it still runs or is a zombie, or the kernel cannot say.
 #[must_use]
-pub fn pidfd_exit_status(pidfd: impl AsFd) -> Option<i32> {
+pub(crate) fn pidfd_exit_status(pidfd: impl AsFd) -> Option<i32> {
     let mut info = PidfdInfo {
         mask: PIDFD_INFO_EXIT,
         ..PidfdInfo::default()
@@ -73,7 +73,7 @@ pub fn pidfd_exit_status(pidfd: impl AsFd) -> Option<i32> {
 }
 
 /// Blocks until the process has ended. `false`: the time is over first.
-pub fn pidfd_wait(pidfd: impl AsFd, timeout: Option<Duration>) -> io::Result<bool> {
+pub(crate) fn pidfd_wait(pidfd: impl AsFd, timeout: Option<Duration>) -> io::Result<bool> {
     let deadline = timeout.map(|timeout| clock::boottime().saturating_add(timeout));
     loop {
         let left = match deadline {

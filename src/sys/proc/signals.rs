@@ -6,7 +6,7 @@ use crate::sys::signal::HARMLESS;
 /// Whether a process that lives is about to end: its end has begun, or a signal that it can do nothing
 /// about waits for it to be given a processor. One that is stopped dies only when it goes on.
 #[must_use]
-pub fn is_dying(stat: &Stat) -> bool {
+pub(crate) fn is_dying(stat: &Stat) -> bool {
     if stat.exiting {
         return true;
     }
@@ -16,7 +16,7 @@ pub fn is_dying(stat: &Stat) -> bool {
 
 /// Whether a process blocks `signal`.
 #[must_use]
-pub fn blocks(pid: i32, signal: i32) -> bool {
+pub(crate) fn blocks(pid: i32, signal: i32) -> bool {
     let status = path(pid, "status").and_then(|path| std::fs::read_to_string(path).ok());
     status.is_some_and(|status| set(&status, "SigBlk:") & bit(signal) != 0)
 }
