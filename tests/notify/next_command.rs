@@ -30,7 +30,7 @@ fn ended_job(sandbox: &Sandbox, text: &str, env: &[(&str, &str)], number: usize)
     let id = found.last().unwrap().job.clone();
     // It is noted for the next command right after the record is there.
     wait_until("its end is noted", || {
-        noted(&sandbox.path("state")).iter().any(|name| *name == id)
+        noted(&sandbox.path("state")).contains(&id)
     });
     id
 }
