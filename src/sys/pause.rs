@@ -12,7 +12,7 @@ compile_error!("the feature `test-hooks` is for debug builds: no release has pau
 
 #[cfg(not(feature = "test-hooks"))]
 #[inline]
-pub fn at(_point: &CStr) {}
+pub(crate) fn at(_point: &CStr) {}
 
 /// Also for processes between fork and exec, or that share the memory of another: allocates nothing.
 #[cfg(feature = "test-hooks")]
