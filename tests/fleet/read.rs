@@ -117,6 +117,17 @@ fn the_same_answers_as_on_the_machine() {
             shown.contains("exited with 3") && shown.contains("machine"),
             "{shown}"
         );
+        let listed_ids = |listed: &Value| -> Vec<String> {
+            let rows = listed.as_array().unwrap().iter();
+            rows.map(|row| row["id"].to_string()).collect()
+        };
+        let here = json_of(&agent_sh(&sandbox, &["ps", "-A", "--failed", "--json"]));
+        let there = json_of(&elsewhere(
+            &sandbox,
+            &["ps", "--failed", "--json", "--from", &url],
+        ));
+        assert_eq!(listed_ids(&there), listed_ids(&here));
+        assert!(listed_ids(&here).len() < rows, "{here}");
         let table = elsewhere(&sandbox, &["ps", "--from", &url]).text();
         assert!(
             table.starts_with("STATE ") && table.contains("MACHINE"),
