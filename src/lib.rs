@@ -5,16 +5,16 @@
 //! ```text
 //! harness
 //!   └─ front          stands for `sh -c`: waits for the status, forwards signals, announces, exits
-//! supervisor          double-forked from the front, own session, child subreaper; its parent is init
+//! supervisor          own session, child subreaper; a child of init from birth
 //!   ├─ real shell     runs the (rewritten) text
 //!   │    └─ job       exec'd in place by the launcher: the pid in `$!` is the job
 //!   └─ job            a stray, reparented here by the kernel when its parent went away
 //! ```
 //!
-//! Rooms, from the pure ones to the floor: `syntax` `plan` `rewrite` `settings` `session` `job`
-//! `text` `screen` do no I/O; `store` owns every path below the state directory; `front`,
-//! `supervisor`, `launcher` and `verbs` are roles, one per kind of process, and know each other only
-//! through `wire`; `sys` holds all unsafe code. ARCHITECTURE.md has the invariants and their reasons.
+//! `syntax` `plan` `rewrite` `settings` `session` `job` `text` `screen` do no I/O; `store` owns every path
+//! below the state directory; `front`, `supervisor`, `launcher`, `entrypoint` and `cli` are roles, one per
+//! kind of process, and know each other only through `wire`; `sys` holds all unsafe code. ARCHITECTURE.md
+//! has the code map, and the invariants with their reasons.
 
 mod caller;
 mod cli;

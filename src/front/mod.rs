@@ -93,9 +93,9 @@ pub(crate) fn stand_in(call: ShellCall, supervise: fn(Work) -> !) -> u8 {
     work.argv = argv.unwrap_or_else(|| untouched.clone());
     work.lone = lone.flatten();
     let announces = work.settings.announce;
-    let tell = work.settings.clone();
+    let tell = work.settings.tells().then(|| work.settings.clone());
     if let Some(handed) = hand_off(work, supervise)
-        && let Some(code) = attend(handed, None, Some(&tell))
+        && let Some(code) = attend(handed, None, tell.as_ref())
     {
         if !call.is_bare {
             // Nothing is left to do or to say. Giving memory back piece by piece would take longer

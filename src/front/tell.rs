@@ -11,7 +11,6 @@ use crate::job::notice::{self, Reader};
 use crate::job::record::caller_key;
 use crate::settings::Settings;
 use crate::store::outbox::acknowledged;
-use crate::store::outbox::untold::Untold;
 use crate::store::{self, JobView, Store};
 use crate::sys::fds::{self, Kind};
 use crate::sys::{proc, session};
@@ -21,9 +20,6 @@ const MOST: usize = 8;
 
 /// Tells what there is to tell. The words must have somewhere to go.
 pub(super) fn after_command(settings: &Settings) {
-    if !settings.tells() {
-        return;
-    }
     let stores = Store::with_untold(settings, crate::config::env);
     if stores.is_empty() || !is_read() {
         return;
@@ -56,24 +52,20 @@ fn is_read() -> bool {
 }
 
 fn tell(store: &Store, key: &str) {
-    let mut ended: Vec<(Untold, JobView)> = Vec::new();
-    for entry in store.untold(key) {
-        let Untold::Ended(id) = &entry else { continue };
-        match store.load(id) {
-            Ok(Some(job)) if is_untold(&job) => ended.push((entry, job)),
+    // Claimed before anything is said: whoever else is at it tells it.
+    let mut claimed = Vec::new();
+    for id in store.untold(key) {
+        match store.load(&id) {
+            Ok(Some(job)) if is_untold(&job) => {
+                let claim = acknowledged::claim(&job);
+                claimed.extend(claim.map(|claim| (job, claim)));
+            }
             // A record that cannot be read now may be later.
             Err(_) => {}
-            Ok(_) => store.forget_untold(key, &entry),
+            Ok(_) => store.forget_untold(key, &id),
         }
     }
-    // Claimed first: whoever else is at it tells it.
-    let mut claimed = Vec::new();
-    for (entry, job) in ended {
-        if let Some(claim) = acknowledged::claim(&job) {
-            claimed.push((entry, job, claim));
-        }
-    }
-    let records = claimed.iter().filter_map(|(_, job, _)| job.record.as_ref());
+    let records = claimed.iter().filter_map(|(job, _)| job.record.as_ref());
     let mut lines: Vec<String> = records
         .take(MOST)
         .map(|record| notice::line(record, Reader::default()))
@@ -92,10 +84,9 @@ fn tell(store: &Store, key: &str) {
     if std::io::stderr().write_all(text.as_bytes()).is_err() {
         return;
     }
-    for (entry, _, claim) in claimed {
+    for (_, claim) in claimed {
         // A marker that cannot be written means a second line, no failure.
         drop(claim.done());
-        store.forget_untold(key, &entry);
     }
 }
 

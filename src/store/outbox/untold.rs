@@ -1,9 +1,8 @@
-//! Ends that the agent of a job may still have to be told of, by whom the job was started for: what the
-//! agent's next command looks at. An entry is a hint; whether the agent was told, the job's own marker says.
+//! Ends that an agent may still have to be told of, for each session or caller: what the agent's next
+//! command looks at. An entry is a hint; whether the agent was told, the job's own marker says.
 //!
 //! ```text
-//! v1/tell/<key>/<job>        it has ended
-//!               <job>.runs   it has run for long, and is worth a reminder
+//! v1/tell/<key>/<job>   it has ended
 //! ```
 //!
 //! Both directories go when they are empty, so that a command which has nothing to tell finds nothing.
@@ -21,32 +20,8 @@ use crate::store::{Store, root};
 use crate::sys::fsx;
 
 const DIR: &str = "tell";
-const RUNS: &str = ".runs";
 /// How often an entry is tried whose directory another process is just removing.
 const TRIES: usize = 8;
-
-/// What there is to tell.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Untold {
-    Ended(JobId),
-    Runs(JobId),
-}
-
-impl Untold {
-    fn name(&self) -> String {
-        match self {
-            Self::Ended(id) => id.to_string(),
-            Self::Runs(id) => format!("{id}{RUNS}"),
-        }
-    }
-
-    fn read(name: &str) -> Option<Self> {
-        Some(match name.strip_suffix(RUNS) {
-            Some(id) => Self::Runs(id.parse().ok()?),
-            None => Self::Ended(name.parse().ok()?),
-        })
-    }
-}
 
 impl Store {
     /// The stores in which something may be to tell. One look each, and nothing is opened where there is
@@ -62,20 +37,20 @@ impl Store {
 
     /// What is noted for this key, the oldest jobs first.
     #[must_use]
-    pub fn untold(&self, key: &str) -> Vec<Untold> {
+    pub fn untold(&self, key: &str) -> Vec<JobId> {
         let dir = directory(&self.base, key, false);
         let names = dir.and_then(|dir| fsx::names(&dir)).unwrap_or_default();
-        let mut found: Vec<Untold> = names
+        let mut found: Vec<JobId> = names
             .iter()
-            .filter_map(|name| Untold::read(name.to_str()?))
+            .filter_map(|name| name.to_str()?.parse().ok())
             .collect();
-        found.sort_by_key(Untold::name);
+        found.sort();
         found
     }
 
     /// Takes an entry away, and its directories if it was the last.
-    pub fn forget_untold(&self, key: &str, what: &Untold) {
-        forget(&self.base, key, what);
+    pub fn forget_untold(&self, key: &str, id: &JobId) {
+        forget(&self.base, key, id);
     }
 
     /// Removes entries of jobs that are gone.
@@ -89,11 +64,8 @@ impl Store {
                 continue;
             };
             for name in fsx::names(&dir).unwrap_or_default() {
-                let entry = name.to_str().and_then(Untold::read);
-                let id = entry
-                    .as_ref()
-                    .map(|(Untold::Ended(id) | Untold::Runs(id))| id);
-                let is_kept = id.is_some_and(|id| Path::new(&self.job_path(id)).exists());
+                let id = name.to_str().and_then(|name| name.parse::<JobId>().ok());
+                let is_kept = id.is_some_and(|id| self.job_path(&id).exists());
                 if !is_kept && let Some(name) = name.to_str() {
                     fsx::unlink_at(&dir, name).ok();
                 }
@@ -111,14 +83,14 @@ pub(in crate::store) fn note_end(job_dir: &Path, launch: &Launch, record: &Recor
     };
     if let Some(base) = base_of(job_dir) {
         // What cannot be noted is told some other way, or found by whoever looks.
-        drop(note(&base, &key, &Untold::Ended(launch.id.clone())));
+        drop(note(&base, &key, &launch.id));
     }
 }
 
 /// The end of a job was told, or is to be told no more.
 pub(in crate::store) fn forget_end(job_dir: &Path, launch: &Launch) {
     if let (Some(key), Some(base)) = (launch.teller(), base_of(job_dir)) {
-        forget(&base, &key, &Untold::Ended(launch.id.clone()));
+        forget(&base, &key, &launch.id);
     }
 }
 
@@ -127,11 +99,11 @@ fn base_of(job_dir: &Path) -> Option<OwnedFd> {
     fsx::open_dir(job_dir.parent()?.parent()?).ok()
 }
 
-fn note(base: &OwnedFd, key: &str, what: &Untold) -> io::Result<()> {
+fn note(base: &OwnedFd, key: &str, id: &JobId) -> io::Result<()> {
     let mut last = io::Error::from(io::ErrorKind::NotFound);
     for _ in 0..TRIES {
-        let made = directory(base, key, true)
-            .and_then(|dir| fsx::create_at(&dir, what.name().as_str()).map(drop));
+        let made =
+            directory(base, key, true).and_then(|dir| fsx::create_at(&dir, id.as_str()).map(drop));
         match made {
             // Another process has just removed the directory.
             Err(error) if error.kind() == io::ErrorKind::NotFound => last = error,
@@ -142,11 +114,11 @@ fn note(base: &OwnedFd, key: &str, what: &Untold) -> io::Result<()> {
     Err(last)
 }
 
-fn forget(base: &OwnedFd, key: &str, what: &Untold) {
+fn forget(base: &OwnedFd, key: &str, id: &JobId) {
     let Ok(dir) = directory(base, key, false) else {
         return;
     };
-    fsx::unlink_at(&dir, what.name().as_str()).ok();
+    fsx::unlink_at(&dir, id.as_str()).ok();
     // They go only if they are empty.
     if let Ok(all) = root::inner(base, DIR, false)
         && fsx::remove_dir_at(&all, name_of(key).as_str()).is_ok()
